@@ -1,0 +1,3 @@
+module heddle/bench/peers/go
+
+go 1.19

@@ -1,0 +1,3 @@
+//! What the harness and heddle's own measured programs share; see the README beside `src`.
+
+pub mod measure;

@@ -1,0 +1,102 @@
+//! From the tables of a run to its report.
+//!
+//! Invariant: each kind of thread that a table names is in the report, also if nothing could be
+//! resolved about it.
+
+use heddle_preload::key::Key;
+use heddle_preload::policy::Zones;
+use heddle_record::{CodePlace, State, Use};
+
+use super::{Kind, Process, advice};
+use crate::run::collect;
+use crate::symbols::{Symbols, species};
+
+/// The processes that were seen, in the order of their start.
+pub fn processes(seen: &[collect::Process], symbols: &mut Symbols, zones: Zones) -> Vec<Process> {
+    let mut seen: Vec<_> = seen.iter().collect();
+    seen.sort_by_key(|it| it.snapshot.created_ns);
+    seen.into_iter().map(|it| process(it, symbols, zones)).collect()
+}
+
+fn process(seen: &collect::Process, symbols: &mut Symbols, zones: Zones) -> Process {
+    let snapshot = &seen.snapshot;
+    // A trampoline whose threads are told by their names has an account of its own: nothing in it.
+    let uses = snapshot.uses.iter().filter(|it| it.created > 0 || it.failed > 0);
+    let mut kinds: Vec<Kind> = uses.map(|it| kind(it, seen, symbols, zones)).collect();
+    kinds.sort_by_key(|kind| !kind.main);
+    let keys: Vec<String> = kinds.iter().map(|kind| kind.key.clone()).collect();
+    for kind in kinds.iter_mut().filter(|kind| !kind.key.is_empty() && !kind.main) {
+        kind.by_name = keys.iter().filter(|key| **key == kind.key).count() > 1;
+    }
+    Process {
+        pid: snapshot.pid,
+        program: seen.program.clone().unwrap_or_else(|| "?".into()),
+        in_order: snapshot.ended,
+        running: seen.is_running(),
+        threads_peak: snapshot.high_water,
+        kinds,
+    }
+}
+
+fn kind(of: &Use, seen: &collect::Process, symbols: &mut Symbols, zones: Zones) -> Kind {
+    let (start, refine) = of.places();
+    let named = start.as_ref().filter(|_| !of.is_main());
+    let named = named.map(|start| symbols.name(start, refine.as_ref()));
+    let site = of.site.as_deref().and_then(CodePlace::parse);
+    let outside = seen.peaks.get(&of.index).copied().unwrap_or_default();
+    let text = |text: &Option<std::sync::Arc<str>>| text.as_deref().map(str::to_owned);
+    let module = start.map(|it| it.path).unwrap_or_default();
+    let file = std::fs::canonicalize(&module).unwrap_or_else(|_| module.clone().into());
+    let file = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut kind = Kind {
+        species: named.as_ref().and_then(|named| {
+            let unnamed = named.function.is_none();
+            named.species.or_else(|| species(&file).filter(|_| unnamed))
+        }),
+        key: Key::of_use(of).map(|key| key.to_string()).unwrap_or_default(),
+        start: named.as_ref().and_then(|it| it.function.clone()),
+        place: named.as_ref().map(|it| it.place.clone()).unwrap_or_default(),
+        module,
+        site: site.and_then(|it| symbols.line_of_call(&it)),
+        defined_at: named.and_then(|it| it.source),
+        role: text(&of.role),
+        name: text(&of.name),
+        class: of.class.word(),
+        priority: of.priority,
+        group: of.group.word(),
+        category: of.category.word(),
+        created: of.created.into(),
+        failed: of.failed.into(),
+        ended: of.ended.into(),
+        stack_asked: of.stack_asked.into(),
+        stack_given: of.stack_given.into(),
+        peak: u64::from(of.peak).max(outside.bytes),
+        resident: u64::from(of.resident).max(outside.resident),
+        reserved_peak: of.reserved_peak,
+        cpu_ns: of.cpu_ns + living_cpu_ns(of.index, seen),
+        main: of.is_main(),
+        explicit: of.is_explicit(),
+        user_stack: of.is_user_stack(),
+        tuned: of.is_tuned(),
+        overflowed: of.has_overflowed(),
+        tripped: of.has_tripped(),
+        ..Kind::default()
+    };
+    kind.zone = zones.of(kind.peak, kind.stack_given);
+    kind.advice = advice::for_kind(&kind);
+    kind
+}
+
+/// CPU time of the threads of one kind that had not ended when the table was last read.
+fn living_cpu_ns(index: u32, seen: &collect::Process) -> u64 {
+    let living = seen.snapshot.threads.iter().filter(|thread| {
+        thread.fields.state != State::Finished
+            && thread.stack.as_ref().is_some_and(|stack| stack.use_index == Some(index))
+    });
+    living
+        .map(|thread| {
+            let before = seen.cpu_ns.get(&thread.id).copied().unwrap_or(0);
+            before.max(thread.fields.cpu_ns)
+        })
+        .sum()
+}

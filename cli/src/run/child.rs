@@ -1,0 +1,183 @@
+//! The program as our child: signals go through to it, and its end becomes ours.
+//!
+//! Invariants
+//! - A signal that someone sent to us alone reaches the program. One that the kernel sent to the
+//!   whole process group (keys, a terminal that was closed) is not sent to it twice.
+//! - The program stops, we stop; it ends by a signal, we end by the same one, without a core file
+//!   of our own.
+//! - What was ignored when we started is ignored by the program when it starts.
+//!
+//! A sender who names the process group reaches the program directly and through us: nothing in a
+//! signal tells to whom else it was sent, and one too many does less harm than one too few.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use heddle_preload::sys::spawn::{end_by, send_signal, spawn};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{
+    DumpableBehavior, Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus, kill_process,
+    set_dumpable_behavior, setrlimit, waitpid,
+};
+use signal_hook::consts::{
+    SIGALRM, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGIO, SIGPROF, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1,
+    SIGUSR2, SIGVTALRM, SIGWINCH,
+};
+use signal_hook::iterator::backend::SignalDelivery;
+use signal_hook::iterator::exfiltrator::WithOrigin;
+use signal_hook::iterator::exfiltrator::origin::Origin;
+use signal_hook::low_level::siginfo::{Cause, Sent};
+
+/// Signals that are meant for the program.
+const FORWARDED: [i32; 13] = [
+    SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGIO, SIGPROF, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2,
+    SIGVTALRM, SIGWINCH,
+];
+/// SIGPWR, which supervisors use and which has no constant.
+const SIGPWR: i32 = 30;
+/// Those of real time that the C library leaves to programs.
+const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
+/// Signals that stop a job, sent by a terminal.
+const STOPPING: [i32; 3] = [20, 21, 22];
+
+/// How the program ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Exit {
+    Code(u8),
+    Signal(i32),
+}
+
+impl Exit {
+    fn of(status: WaitStatus) -> Option<Exit> {
+        let code = status.exit_status().map(|code| Exit::Code(code as u8));
+        code.or(status.terminating_signal().map(Exit::Signal))
+    }
+}
+
+/// The running program.
+pub struct Child {
+    pub pid: i32,
+    signals: SignalDelivery<UnixStream, WithOrigin>,
+}
+
+impl Child {
+    /// Starts the program with `set` added to its environment.
+    pub fn start(
+        program: &Path,
+        arguments: &[OsString],
+        set: &[(&str, OsString)],
+    ) -> io::Result<Child> {
+        let ignored = ignored_signals();
+        let (read, write) = UnixStream::pair()?;
+        // Handlers are there before the program is, so that no signal falls between. But a
+        // handler ends being ignored, which the program is to inherit: those come after.
+        let all = || FORWARDED.into_iter().chain([SIGPWR]).chain(REAL_TIME);
+        let early = all().filter(|it| !ignored.contains(it)).chain([SIGCHLD]);
+        let signals = SignalDelivery::with_pipe(read, write, WithOrigin::default(), early)?;
+        let pid = spawn(program, arguments, set)?;
+        for signal in all().filter(|it| ignored.contains(it)) {
+            signals.handle().add_signal(signal)?;
+        }
+        Ok(Child { pid, signals })
+    }
+
+    /// Waits for the program's end for at most `timeout`.
+    pub fn wait(&mut self, timeout: Duration) -> io::Result<Option<Exit>> {
+        let end = Instant::now() + timeout;
+        loop {
+            if let Some(exit) = self.look()? {
+                return Ok(Some(exit));
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            let ready = self.rest(left)?;
+            let arrived: Vec<Origin> =
+                if ready { self.signals.pending().collect() } else { Vec::new() };
+            for origin in arrived {
+                self.pass_on(&origin);
+            }
+        }
+    }
+
+    /// Sleeps until a signal or the time.
+    fn rest(&self, left: Duration) -> io::Result<bool> {
+        let pipe = self.signals.get_read();
+        let mut fds = [PollFd::new(pipe, PollFlags::IN)];
+        let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        match poll(&mut fds, Some(&left)) {
+            Ok(count) => Ok(count > 0),
+            Err(rustix::io::Errno::INTR) => Ok(true),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Whether it has ended; stops with it.
+    fn look(&self) -> io::Result<Option<Exit>> {
+        let pid = self.process();
+        match waitpid(Some(pid), WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+            Ok(Some((_, status))) => {
+                if status.stopping_signal().is_some_and(|it| STOPPING.contains(&it)) {
+                    let _ = kill_process(rustix::process::getpid(), Signal::STOP);
+                    // Continued: so is the program, unless we alone were.
+                    let _ = kill_process(pid, Signal::CONT);
+                }
+                Ok(Exit::of(status))
+            }
+            Ok(None) | Err(rustix::io::Errno::INTR) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn pass_on(&self, origin: &Origin) {
+        let by_process =
+            matches!(origin.cause, Cause::Sent(Sent::User | Sent::TKill | Sent::Queue));
+        let from_itself = origin.process.is_some_and(|it| it.pid == self.pid);
+        let is_ours = origin.signal == SIGCHLD;
+        // A shell continues the whole group; only a program that is still stopped needs it again.
+        let needless = origin.signal == SIGCONT && !is_stopped(self.pid);
+        if by_process && !from_itself && !is_ours && !needless {
+            // Not ended: look() is the only one to reap it, so the id is still its own.
+            let _ = send_signal(self.pid, origin.signal);
+        }
+    }
+
+    fn process(&self) -> Pid {
+        Pid::from_raw(self.pid).expect("ids of processes are positive")
+    }
+}
+
+/// Signals that this process ignores, by /proc.
+fn ignored_signals() -> BTreeSet<i32> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = line.and_then(|it| u64::from_str_radix(it.trim(), 16).ok()).unwrap_or(0);
+    (1..=64).filter(|signal| mask >> (signal - 1) & 1 == 1).collect()
+}
+
+fn is_stopped(pid: i32) -> bool {
+    let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let after = stat.iter().rposition(|byte| *byte == b')').map_or(0, |at| at + 2);
+    matches!(stat.get(after), Some(b'T'))
+}
+
+/// Ends this process as the program ended.
+pub fn end_as(exit: Exit) -> std::process::ExitCode {
+    match exit {
+        Exit::Code(code) => code.into(),
+        Exit::Signal(signal) => {
+            // The program's core file is enough.
+            let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+            let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+            end_by(signal);
+            // A signal that ended the program and does not end us: there is none that we know.
+            std::process::ExitCode::from(128u8.wrapping_add(signal as u8))
+        }
+    }
+}

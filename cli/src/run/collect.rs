@@ -1,0 +1,265 @@
+//! The thread tables of a run, gathered while its processes live and when they end.
+//!
+//! Invariants
+//! - A table of this run whose process has ended is read a last time and removed. Tables of
+//!   others are not touched.
+//! - Looking costs less than half a percent of one CPU: the longer a look took, the longer the
+//!   time to the next.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
+
+use heddle_preload::measure::Meter;
+use heddle_preload::sys::clock::own_cpu_ns;
+use heddle_record::{Class, Reader, Snapshot, State, ThreadId, run_pids};
+
+use super::runtime::Seen;
+
+/// Between two looks at the tables, at least.
+const PAUSE_MIN: Duration = Duration::from_millis(250);
+/// Between two measurements of stacks, at least.
+const MEASURE_PAUSE_MIN: Duration = Duration::from_secs(2);
+/// Between two searches through all processes.
+const SEARCH_PAUSE: Duration = Duration::from_secs(10);
+/// Between two looks, at most, whatever they cost.
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// A look that took 1 ms is followed by a pause of 250 ms.
+const PAUSE_FACTOR: u32 = 250;
+
+/// One process of the run, as it was last seen.
+pub struct Process {
+    pub snapshot: Snapshot,
+    /// The program's path.
+    pub program: Option<String>,
+    /// Highest peak per kind of thread that was measured from outside.
+    pub peaks: HashMap<u32, Peak>,
+    /// CPU time of threads when they were last seen.
+    pub cpu_ns: HashMap<ThreadId, u64>,
+    reader: Reader,
+    /// Of the table's file, if it has a name.
+    inode: Option<u64>,
+    gone: bool,
+}
+
+/// Bytes of a stack.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Peak {
+    pub bytes: u64,
+    pub resident: u64,
+}
+
+pub struct Collector {
+    run: u64,
+    /// The program itself.
+    child: i32,
+    pub processes: Vec<Process>,
+    /// Tables of other runs and of runtimes.
+    foreign: HashSet<(i32, u64)>,
+    /// Of a program on heddle's own runtime.
+    pub runtime: Option<Seen>,
+    /// What could not be read, and why.
+    pub faults: Vec<String>,
+    next_look: Instant,
+    next_measure: Instant,
+    next_search: Instant,
+}
+
+impl Collector {
+    pub fn new(run: u64, child: i32) -> Collector {
+        let now = Instant::now();
+        Collector {
+            run,
+            child,
+            processes: Vec::new(),
+            foreign: HashSet::new(),
+            runtime: None,
+            faults: Vec::new(),
+            next_look: now + Duration::from_millis(20),
+            next_measure: now + Duration::from_millis(500),
+            next_search: now + SEARCH_PAUSE,
+        }
+    }
+
+    /// Looks if it is time; the time until the next look.
+    pub fn step(&mut self) -> Duration {
+        let now = Instant::now();
+        if now >= self.next_look {
+            let measure = now >= self.next_measure;
+            // CPU time: on a busy machine a look lasts long and costs little.
+            let before = own_cpu_ns();
+            self.look(measure);
+            let cost = Duration::from_nanos(own_cpu_ns().saturating_sub(before));
+            let pause = (cost * PAUSE_FACTOR).min(PAUSE_MAX);
+            let now = Instant::now();
+            self.next_look = now + PAUSE_MIN.max(pause);
+            if measure {
+                self.next_measure = now + MEASURE_PAUSE_MIN.max(pause);
+            }
+        }
+        self.next_look.saturating_duration_since(Instant::now())
+    }
+
+    /// The last look, when the program itself has ended. Processes that it left behind keep their
+    /// tables.
+    pub fn finish(&mut self) {
+        self.look(true);
+    }
+
+    fn look(&mut self, measure: bool) {
+        for pid in self.pids() {
+            self.discover(pid);
+        }
+        if self.foreign.iter().any(|(pid, _)| *pid == self.child) {
+            let mut seen = self.runtime.take().unwrap_or_default();
+            let is_there = seen.look(self.child);
+            self.runtime = (is_there || seen.most() > 0).then_some(seen);
+        }
+        let mut faults = Vec::new();
+        for process in self.processes.iter_mut().filter(|process| !process.gone) {
+            if let Err(error) = process.look(measure) {
+                process.gone = true;
+                faults.push(format!("process {}: {error}", process.snapshot.pid));
+            }
+        }
+        for fault in faults {
+            self.fault(fault);
+        }
+    }
+
+    /// Processes that may be of this run. Those with a table that has no name in shared memory
+    /// (which is full, or not there) are only found by looking at all processes: seldom.
+    fn pids(&mut self) -> Vec<i32> {
+        if Instant::now() >= self.next_search {
+            self.next_search = Instant::now() + SEARCH_PAUSE;
+            match run_pids(self.run) {
+                Ok(pids) => return pids,
+                Err(error) => self.fault(format!("cannot list the thread tables: {error}")),
+            }
+        }
+        let names = fs::read_dir("/dev/shm").into_iter().flatten().flatten();
+        let named = names.filter_map(|entry| {
+            entry.file_name().to_str()?.strip_prefix("heddle.")?.parse::<i32>().ok()
+        });
+        named.chain([self.child]).collect()
+    }
+
+    /// Takes up the table of a process, unless it is known. A program that another one was
+    /// replaced by (exec) keeps the id and has a table of its own.
+    fn discover(&mut self, pid: i32) {
+        let inode = inode_of(pid);
+        let is_known = |it: &Process| it.snapshot.pid == pid && it.inode == inode;
+        let is_foreign = inode.is_some_and(|inode| self.foreign.contains(&(pid, inode)));
+        if pid <= 0 || is_foreign || self.processes.iter().any(is_known) {
+            return;
+        }
+        // One that cannot be read may be just beginning, or have ended; the next look tells.
+        let Ok(reader) = Reader::open(pid) else { return };
+        if reader.run() != self.run {
+            self.foreign.extend(inode.map(|inode| (pid, inode)));
+            return;
+        }
+        let Ok(snapshot) = reader.snapshot() else { return };
+        for before in self.processes.iter_mut().filter(|it| it.snapshot.pid == pid) {
+            before.gone = true;
+        }
+        self.processes.push(Process {
+            program: program_of(&snapshot),
+            snapshot,
+            peaks: HashMap::new(),
+            cpu_ns: HashMap::new(),
+            reader,
+            inode,
+            gone: false,
+        });
+    }
+
+    /// Whether any thread was said to be time-critical, by a policy or by the program.
+    pub fn has_time_critical(&self) -> bool {
+        let is_critical = |process: &Process| {
+            process.snapshot.uses.iter().any(|kind| kind.class == Class::TimeCritical)
+                || process.snapshot.threads.iter().any(|it| it.fields.class == Class::TimeCritical)
+        };
+        self.processes.iter().any(is_critical)
+    }
+
+    fn fault(&mut self, text: String) {
+        const FAULTS_MAX: usize = 16;
+        if self.faults.len() < FAULTS_MAX && !self.faults.contains(&text) {
+            self.faults.push(text);
+        }
+    }
+}
+
+impl Process {
+    fn look(&mut self, measure: bool) -> Result<(), heddle_record::Error> {
+        // Asked before: a process that ends in between is looked at once more.
+        let alive = self.reader.alive();
+        self.snapshot = self.reader.snapshot()?;
+        self.snapshot.ask_kernel();
+        for thread in self.snapshot.threads.iter().filter(|it| it.fields.cpu_ns > 0) {
+            if thread.fields.state != State::Finished {
+                self.cpu_ns.insert(thread.id, thread.fields.cpu_ns);
+            }
+        }
+        if alive && measure {
+            self.measure();
+        }
+        if !alive {
+            self.gone = true;
+            self.remove_table();
+        }
+        Ok(())
+    }
+
+    /// Measures the stacks of the threads that live.
+    fn measure(&mut self) {
+        let Ok(meter) = Meter::new(self.snapshot.pid) else { return };
+        for thread in &self.snapshot.threads {
+            let Some(stack) = &thread.stack else { continue };
+            let Some(index) = stack.use_index else { continue };
+            if thread.fields.state == State::Finished {
+                continue;
+            }
+            if let Some(peak) = meter.peak(stack) {
+                let highest = self.peaks.entry(index).or_default();
+                highest.bytes = highest.bytes.max(peak.bytes);
+                highest.resident = highest.resident.max(peak.resident);
+            }
+        }
+    }
+
+    /// Removes the table, unless the name is another's by now.
+    fn remove_table(&self) {
+        let pid = self.snapshot.pid;
+        if self.inode.is_some() && inode_of(pid) == self.inode {
+            let _ = fs::remove_file(table_path(pid));
+        }
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&self) -> bool {
+        !self.gone
+    }
+}
+
+/// The path of the program: the table says what its main thread runs, and /proc what the process
+/// runs now.
+fn program_of(snapshot: &Snapshot) -> Option<String> {
+    let main = snapshot.uses.iter().find(|kind| kind.is_main());
+    let told = main.and_then(|main| main.places().0).map(|place| place.path);
+    told.filter(|path| !path.is_empty()).or_else(|| {
+        let path = fs::read_link(format!("/proc/{}/exe", snapshot.pid)).ok();
+        path.filter(|_| snapshot.alive).map(|it| it.to_string_lossy().into_owned())
+    })
+}
+
+fn table_path(pid: i32) -> String {
+    format!("/dev/shm/heddle.{pid}")
+}
+
+/// Tells a table from the one of the next program in the same process.
+fn inode_of(pid: i32) -> Option<u64> {
+    Some(fs::symlink_metadata(table_path(pid)).ok()?.ino())
+}

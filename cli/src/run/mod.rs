@@ -1,0 +1,280 @@
+//! `heddle run`: a program under libheddle-preload, and what its threads were.
+//!
+//! - [`program`] finds the program; [`prepare`] writes the plan for it; [`child`] runs it;
+//!   [`collect`] watches the thread tables; [`finish`] keeps what was learned and reports.
+//!
+//! Invariant: whatever fails on heddle's side, a program that was asked for runs, unchanged, and
+//! its exit status is ours. Only what the user wrote wrongly (a policy, a flag) stops us before.
+
+pub mod child;
+pub mod collect;
+mod finish;
+mod prepare;
+pub mod program;
+mod runtime;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use heddle_preload::mediator::Mediator;
+use heddle_preload::policy::Policy;
+
+use crate::attach;
+use child::Child;
+use collect::Collector;
+use program::Program;
+
+/// heddle itself failed, as env(1) and others have it.
+const STATUS_OWN_FAILURE: u8 = 125;
+
+/// Run an unmodified threaded program: its threads named, sized and prioritised
+///
+/// Adds libheddle-preload.so to the program and its children, and prints at the end what their
+/// threads were, how much of their stacks they used, and what heddle did. Exit status, signals,
+/// output and environment are the program's own. The report goes to standard error.
+///
+/// Stacks: "observe" measures only. "auto" gives threads that ask for no size what earlier runs
+/// needed (half as much again and 40K, at least 64K); without history nothing changes. "force"
+/// also changes sizes that the program asks for. Profiles are kept per executable in
+/// $XDG_STATE_HOME/heddle (see heddle-stacks(1)).
+///
+/// A policy file names threads and says what they are for, which are time-critical, and how their
+/// stacks are to be; see heddle-policy(5).
+#[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Args {
+    /// What threads are for, how urgent they are and how large their stacks are (TOML)
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+    /// Whether stacks are only measured or also sized by what earlier runs needed
+    #[arg(long, value_name = "MODE", default_value = "observe")]
+    stacks: Stacks,
+    /// Form of the report at the end
+    #[arg(long, value_name = "FORM", default_value = "text")]
+    report: Form,
+    /// Write the report to this file instead of standard error
+    #[arg(long, value_name = "FILE")]
+    report_to: Option<PathBuf>,
+    /// Report with a backtrace when a thread uses more of its stack than the High zone's border
+    #[arg(long)]
+    tripwire: bool,
+    /// Apply the policy's priorities to a running process instead, until it ends or Ctrl-C
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(conflicts_with_all = ["program", "stacks", "report", "report_to", "tripwire"])]
+    pid: Option<i32>,
+    /// Program to run, and its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required_unless_present = "pid")]
+    #[arg(value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  heddle run ./server                          what threads it has
+  heddle run --stacks auto ./server            with stacks as earlier runs needed them
+  heddle run --policy sensors.toml ./panel     with roles and priorities
+  heddle run --report json --report-to r.json -- ffmpeg -i a.mkv b.mp4
+  heddle run --policy sensors.toml --pid 4711  for a process that runs already
+
+JSON report:
+  version (1), program, arguments, exit ({\"code\": N} or {\"signal\": N}), elapsed_ns, stacks,
+  zones (low_percent, high_percent), totals (processes, threads_created, threads_failed,
+  threads_peak, stack_reserved_peak_bytes), processes, mediator (null if it did nothing), notes.
+  Each of processes: pid, program, in_order (it ended by itself, so that all stacks were
+  measured), running, threads_created, threads_failed, threads_peak, and threads, a row per kind:
+  key, start (function), place, module, site and defined_at (file:line), role, name, class,
+  priority, group, category, created, failed, ended, stack_asked_bytes, stack_given_bytes,
+  stack_peak_bytes, stack_resident_bytes, stack_reserved_peak_bytes, zone, cpu_ns, main, explicit,
+  user_stack, tuned, overflowed, tripped, advice. What is not known is null, or 0.
+
+Exit status:
+  The program's own. If a signal ended the program, the same signal ends heddle.
+  127 if there is no such program, 126 if it cannot be executed, 125 if heddle could not start
+  (a policy that is wrong, a report file that cannot be written), 2 for wrong usage.";
+
+/// `--stacks`
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+pub enum Stacks {
+    /// Measure, change nothing
+    Observe,
+    /// Size stacks of threads that ask for no size, if there is history
+    Auto,
+    /// Size all stacks but those on the program's own memory
+    Force,
+}
+
+impl Stacks {
+    pub fn word(self) -> &'static str {
+        match self {
+            Stacks::Observe => "observe",
+            Stacks::Auto => "auto",
+            Stacks::Force => "force",
+        }
+    }
+}
+
+/// `--report`
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Form {
+    /// For people
+    Text,
+    /// One JSON document; its keys are listed in heddle-report(5)
+    Json,
+    /// One page that needs no other file
+    Html,
+    /// No report
+    None,
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    if let Some(pid) = args.pid {
+        return attach::run(pid, args.policy.as_deref());
+    }
+    let failed = |error: anyhow::Error| {
+        eprintln!("heddle: {error:#}");
+        Ok(ExitCode::from(STATUS_OWN_FAILURE))
+    };
+    let inputs = match Inputs::take(args) {
+        Ok(inputs) => inputs,
+        Err(error) => return failed(error),
+    };
+    let (name, arguments) = (&args.program[0], &args.program[..]);
+    let program = match Program::find(name) {
+        Ok(program) => program,
+        Err(missing) => {
+            eprintln!("heddle: {missing}");
+            return Ok(missing.status().into());
+        }
+    };
+    let prepared = prepare::prepare(args, &inputs.policy, &program);
+    let started = Instant::now();
+    let child = match start(&program, arguments, &prepared) {
+        Ok(child) => child,
+        Err(error) => {
+            drop(prepared);
+            eprintln!("heddle: {}: {error}", program.path.display());
+            let status = if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
+            return Ok(ExitCode::from(status));
+        }
+    };
+    let watched = watch(child, &inputs.policy, prepared.run);
+    let exit = watched.exit;
+    finish::finish(args, inputs, &program, prepared, watched, started.elapsed());
+    Ok(child::end_as(exit))
+}
+
+/// What the flags name, opened before the program starts: a mistake is told before anything runs.
+pub struct Inputs {
+    pub policy: Policy,
+    pub report_to: Option<File>,
+}
+
+impl Inputs {
+    fn take(args: &Args) -> Result<Inputs> {
+        let policy = match &args.policy {
+            Some(path) => load_policy(path)?,
+            None => Policy::default(),
+        };
+        let report_to = args.report_to.as_deref().map(|path| {
+            File::create(path).with_context(|| format!("cannot write {}", path.display()))
+        });
+        Ok(Inputs { policy, report_to: report_to.transpose()? })
+    }
+}
+
+fn load_policy(path: &Path) -> Result<Policy> {
+    // The error names the file, the line and the column.
+    Policy::load(path).map_err(anyhow::Error::new)
+}
+
+/// Starts the program, or, for a text that names no interpreter, the shell with it.
+fn start(
+    program: &Program,
+    arguments: &[OsString],
+    prepared: &prepare::Prepared,
+) -> std::io::Result<Child> {
+    if !program.is_plain_text {
+        return Child::start(&program.path, arguments, &prepared.environment);
+    }
+    let shell = [OsString::from("/bin/sh"), program.path.clone().into()];
+    let arguments: Vec<OsString> = shell.into_iter().chain(arguments[1..].to_vec()).collect();
+    Child::start(Path::new("/bin/sh"), &arguments, &prepared.environment)
+}
+
+/// What was seen while the program ran.
+pub struct Watched {
+    /// The program's process.
+    pub pid: i32,
+    pub exit: child::Exit,
+    pub collector: Collector,
+    pub mediator: Option<heddle_preload::mediator::Report>,
+    pub troubles: Vec<String>,
+}
+
+/// Waits for the program, looks at its tables now and then, and mediates.
+fn watch(mut child: Child, policy: &Policy, run: Option<u64>) -> Watched {
+    let mut troubles = Vec::new();
+    let mut collector = Collector::new(run.unwrap_or(0), child.pid);
+    let mut mediation = Mediation::new(child.pid, policy);
+    let exit = loop {
+        const FOREVER: Duration = Duration::from_secs(3600);
+        let pause = if run.is_some() { collector.step() } else { FOREVER };
+        let wanted = policy.has_time_critical() || collector.has_time_critical();
+        let pause = pause.min(mediation.step(wanted, &mut troubles).unwrap_or(FOREVER));
+        match child.wait(pause) {
+            Ok(Some(exit)) => break exit,
+            Ok(None) => {}
+            Err(error) => {
+                // Nobody can wait for it: some other code did.
+                troubles.push(format!("the program's exit status is lost: {error}"));
+                break child::Exit::Code(0);
+            }
+        }
+    };
+    let mediator = mediation.finish();
+    if run.is_some() {
+        collector.finish();
+    }
+    Watched { pid: child.pid, exit, collector, mediator, troubles }
+}
+
+/// The CPU Mediator: from the start where the policy names time-critical threads, else from the
+/// moment on that the program was seen to have some. It looks more often than the collector does.
+struct Mediation<'a> {
+    pid: i32,
+    policy: &'a Policy,
+    mediator: Option<Mediator>,
+    has_failed: bool,
+}
+
+impl<'a> Mediation<'a> {
+    fn new(pid: i32, policy: &'a Policy) -> Mediation<'a> {
+        Mediation { pid, policy, mediator: None, has_failed: false }
+    }
+
+    /// The time until the next step, if there is one.
+    fn step(&mut self, wanted: bool, troubles: &mut Vec<String>) -> Option<Duration> {
+        if wanted && self.mediator.is_none() && !self.has_failed {
+            match Mediator::new(self.pid, self.policy) {
+                Ok(mediator) => self.mediator = Some(mediator),
+                Err(error) => {
+                    self.has_failed = true;
+                    troubles.push(format!("CPU Mediator: not possible: {error}"));
+                }
+            }
+        }
+        Some(self.mediator.as_mut()?.step())
+    }
+
+    /// Gives every thread back what it had.
+    fn finish(mut self) -> Option<heddle_preload::mediator::Report> {
+        let mut mediator = self.mediator.take()?;
+        mediator.finish();
+        Some(mediator.report())
+    }
+}

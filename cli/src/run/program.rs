@@ -1,0 +1,248 @@
+//! The program to run: found as the shell finds it, and looked at for what cannot apply to it.
+//!
+//! Invariant: what is found here decides about messages only. A program that the kernel takes
+//! runs, whatever we think of it.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::Access;
+
+use crate::symbols::image::Image;
+
+/// Where execvp looks if there is no PATH.
+const PATH_DEFAULT: &str = "/bin:/usr/bin";
+/// The kernel follows no more of them.
+const INTERPRETERS_MAX: usize = 5;
+/// Of a script's first line.
+const LINE_BYTES_MAX: usize = 256;
+
+/// Why there is nothing to run, and the status that shells give for it.
+#[derive(Debug, Eq, PartialEq)]
+pub enum Missing {
+    /// 127
+    NotFound(OsString),
+    /// 126
+    NotExecutable(PathBuf, &'static str),
+}
+
+impl Missing {
+    pub fn status(&self) -> u8 {
+        match self {
+            Missing::NotFound(_) => 127,
+            Missing::NotExecutable(..) => 126,
+        }
+    }
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Missing::NotFound(name) if name.as_bytes().contains(&b'/') => {
+                write!(f, "{}: there is no such program", name.display())
+            }
+            Missing::NotFound(name) => {
+                write!(f, "{}: no folder in PATH has such a program", name.display())
+            }
+            Missing::NotExecutable(path, why) => write!(f, "{}: {why}", path.display()),
+        }
+    }
+}
+
+/// A program that was found.
+pub struct Program {
+    /// As the kernel is told it.
+    pub path: PathBuf,
+    /// What the kernel will map: the program, or for a script its interpreter. None if it is no
+    /// ELF file of a kind that is known here.
+    pub image: Option<Image>,
+    /// A text without a first line that names an interpreter: /bin/sh runs it, as execvp has it.
+    pub is_plain_text: bool,
+    /// Whether the loader distrusts its environment: the file changes user, group or
+    /// capabilities.
+    pub is_privileged: bool,
+}
+
+impl Program {
+    /// Finds `name` as execvp does.
+    pub fn find(name: &OsStr) -> Result<Program, Missing> {
+        let path = locate(name)?;
+        let mut program =
+            Program { path: path.clone(), image: None, is_plain_text: false, is_privileged: false };
+        let mut next = path;
+        for _ in 0..INTERPRETERS_MAX {
+            // A script's own bits count for nothing.
+            program.is_privileged = is_privileged(&next);
+            match Begin::of(&next) {
+                Begin::Elf => {
+                    program.image = Image::open(&next).ok();
+                    break;
+                }
+                Begin::Script(interpreter) => next = interpreter,
+                Begin::Text => {
+                    program.is_plain_text = next == program.path;
+                    next = PathBuf::from("/bin/sh");
+                }
+                Begin::Unknown => break,
+            }
+        }
+        Ok(program)
+    }
+
+    /// What the thread table and the Stack Tuner cannot do for it, if anything. `loadable` says
+    /// whether there is a library for programs of this kind.
+    pub fn obstacle(&self, loadable: impl Fn(&Image) -> bool) -> Option<String> {
+        let image = self.image.as_ref();
+        let name = image.map_or(&*self.path, |it| &it.path).display();
+        let nothing = "its threads are not named, sized or prioritised";
+        let why = match image {
+            None => return Some(format!("{name} is no ELF program of this machine: {nothing}")),
+            Some(image) if image.head.is_static() => {
+                format!("{name} is statically linked, so that no library can be added")
+            }
+            Some(_) if self.is_privileged => {
+                format!(
+                    "{name} changes its privileges when it starts, so that the loader adds no \
+                    library"
+                )
+            }
+            Some(image) if !loadable(image) => {
+                let bits = if image.head.is_64 { 64 } else { 32 };
+                let libc = if image.head.is_musl() { ", musl" } else { "" };
+                let machine = image.head.machine;
+                format!(
+                    "there is no libheddle-preload for programs like {name} \
+                    ({bits}-bit, machine {machine}{libc})"
+                )
+            }
+            Some(_) => return None,
+        };
+        Some(format!("{why}: {nothing}"))
+    }
+}
+
+/// The file that execvp would run.
+fn locate(name: &OsStr) -> Result<PathBuf, Missing> {
+    if name.is_empty() {
+        return Err(Missing::NotFound(name.to_owned()));
+    }
+    if name.as_bytes().contains(&b'/') {
+        let path = PathBuf::from(name);
+        return match executable(&path) {
+            Ok(()) => Ok(path),
+            Err(Some(why)) => Err(Missing::NotExecutable(path, why)),
+            Err(None) => Err(Missing::NotFound(name.to_owned())),
+        };
+    }
+    let folders = std::env::var_os("PATH").unwrap_or(PATH_DEFAULT.into());
+    let mut refused = None;
+    for folder in folders.as_bytes().split(|byte| *byte == b':') {
+        // An empty entry is the current folder.
+        let folder = if folder.is_empty() { b"." } else { folder };
+        let path = Path::new(OsStr::from_bytes(folder)).join(name);
+        match executable(&path) {
+            Ok(()) => return Ok(path),
+            // As execvp: a folder or what may not be run is passed over, and remembered.
+            Err(Some(why)) => refused = refused.or(Some(Missing::NotExecutable(path, why))),
+            Err(None) => {}
+        }
+    }
+    Err(refused.unwrap_or(Missing::NotFound(name.to_owned())))
+}
+
+/// `Err(None)` if there is nothing at all.
+fn executable(path: &Path) -> Result<(), Option<&'static str>> {
+    let meta = match fs::metadata(path) {
+        Ok(meta) => meta,
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            return Err(Some("permission denied"));
+        }
+        Err(_) => return Err(None),
+    };
+    if meta.is_dir() {
+        return Err(Some("is a folder"));
+    }
+    let may =
+        rustix::fs::accessat(rustix::fs::CWD, path, Access::EXEC_OK, rustix::fs::AtFlags::EACCESS);
+    // For root a file without any such bit is not executable either; the kernel says so.
+    if may.is_err() { Err(Some("is not executable")) } else { Ok(()) }
+}
+
+/// What a file begins as.
+enum Begin {
+    Elf,
+    Script(PathBuf),
+    Text,
+    Unknown,
+}
+
+impl Begin {
+    fn of(path: &Path) -> Begin {
+        let mut bytes = Vec::new();
+        let taken = File::open(path)
+            .and_then(|file| file.take(LINE_BYTES_MAX as u64).read_to_end(&mut bytes));
+        if taken.is_err() {
+            return Begin::Unknown;
+        }
+        if bytes.starts_with(b"\x7fELF") {
+            return Begin::Elf;
+        }
+        if let Some(rest) = bytes.strip_prefix(b"#!") {
+            let line = rest.split(|byte| *byte == b'\n').next().unwrap_or_default();
+            let words = line.split(|byte| matches!(byte, b' ' | b'\t' | b'\r'));
+            return match words.into_iter().find(|word| !word.is_empty()) {
+                Some(word) => Begin::Script(PathBuf::from(OsString::from_vec(word.to_vec()))),
+                None => Begin::Unknown,
+            };
+        }
+        if bytes.contains(&0) { Begin::Unknown } else { Begin::Text }
+    }
+}
+
+/// Whether running the file changes who we are.
+fn is_privileged(path: &Path) -> bool {
+    let Ok(meta) = fs::metadata(path) else { return false };
+    let (mode, own) = (meta.permissions().mode(), rustix::process::getuid());
+    let changes_user = mode & 0o4000 != 0 && meta.uid() != own.as_raw();
+    let changes_group = mode & 0o2010 == 0o2010 && meta.gid() != rustix::process::getgid().as_raw();
+    let mut value = [0; 64];
+    let has_capabilities =
+        !own.is_root() && rustix::fs::getxattr(path, "security.capability", &mut value).is_ok();
+    changes_user || changes_group || has_capabilities
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_by_path_and_by_name() {
+        let found = Program::find("sh".as_ref()).expect("a shell");
+        assert!(found.path.is_absolute() && found.image.is_some());
+        assert!(!found.is_plain_text && !found.is_privileged);
+        assert!(Program::find("/bin/sh".as_ref()).is_ok());
+    }
+
+    #[test]
+    fn what_is_not_there_has_the_status_of_shells() {
+        let status = |name: &str| Program::find(name.as_ref()).err().map(|it| it.status());
+        assert_eq!(status("no-such-program-anywhere"), Some(127));
+        assert_eq!(status("/no/such/program"), Some(127));
+        assert_eq!(status(""), Some(127));
+        assert_eq!(status("/etc"), Some(126));
+        assert_eq!(status("/etc/passwd"), Some(126));
+    }
+
+    #[test]
+    fn obstacles_are_named() {
+        let program = Program::find("sh".as_ref()).expect("a shell");
+        assert_eq!(program.obstacle(|_| true), None);
+        let text = program.obstacle(|_| false).expect("an obstacle");
+        assert!(text.contains("no libheddle-preload") && text.contains("not named"), "{text}");
+    }
+}

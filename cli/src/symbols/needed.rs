@@ -1,0 +1,189 @@
+//! The files that a program is loaded with, found as its loader would find them.
+//!
+//! Invariant: nothing is run. What only the program knows (dlopen) is not here.
+//!
+//! Order of search, as in ld.so(8): RPATH where there is no RUNPATH, LD_LIBRARY_PATH, RUNPATH,
+//! the loader's cache, the usual folders. A file of another machine is passed over.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::image::{Head, Image};
+
+/// No program needs more.
+const IMAGES_MAX: usize = 512;
+const CACHE: &str = "/etc/ld.so.cache";
+/// What `ldconfig` begins its file, or its second half, with.
+const CACHE_MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
+const CACHE_BYTES_MAX: u64 = 64 << 20;
+const CACHE_HEADER: usize = 48;
+const CACHE_ENTRY: usize = 24;
+
+/// The program and what it needs, each once, in the order of loading.
+pub fn needed(program: Image) -> Vec<Image> {
+    let mut search = Search::new(&program);
+    let mut images = vec![program];
+    let mut next = 0;
+    while next < images.len() && images.len() < IMAGES_MAX {
+        let wanted = images[next].head.needed.clone();
+        for name in wanted {
+            if search.seen.insert(name.clone(), ()).is_none()
+                && let Some(found) = search.find(&name, &images[next])
+                && images.iter().all(|known| known.path != found.path)
+            {
+                images.push(found);
+            }
+        }
+        next += 1;
+    }
+    images
+}
+
+struct Search {
+    is_64: bool,
+    machine: u16,
+    is_musl: bool,
+    library_path: Vec<PathBuf>,
+    cache: Option<HashMap<String, Vec<PathBuf>>>,
+    seen: HashMap<String, ()>,
+}
+
+impl Search {
+    fn new(program: &Image) -> Search {
+        let library_path = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+        let split = |byte: &u8| matches!(byte, b':' | b';');
+        let folders = library_path.as_bytes().split(split).filter(|part| !part.is_empty());
+        Search {
+            is_64: program.head.is_64,
+            machine: program.head.machine,
+            is_musl: program.head.is_musl(),
+            library_path: folders.map(|it| PathBuf::from(OsStr::from_bytes(it))).collect(),
+            cache: None,
+            seen: HashMap::new(),
+        }
+    }
+
+    fn find(&mut self, name: &str, by: &Image) -> Option<Image> {
+        if name.contains('/') {
+            return self.take(Path::new(name));
+        }
+        let rpath = if by.head.runpath.is_empty() { &by.head.rpath[..] } else { &[] };
+        let own = |list: &[String]| -> Vec<PathBuf> {
+            list.iter().map(|folder| expand(folder, by)).collect()
+        };
+        let first = own(rpath).into_iter().chain(self.library_path.clone());
+        let folders: Vec<_> = first.chain(own(&by.head.runpath)).collect();
+        folders
+            .iter()
+            .find_map(|folder| self.take(&folder.join(name)))
+            .or_else(|| self.cached(name))
+            .or_else(|| self.usual().iter().find_map(|it| self.take(&Path::new(it).join(name))))
+    }
+
+    fn take(&self, path: &Path) -> Option<Image> {
+        let image = Image::open(path).ok()?;
+        let Head { is_64, machine, .. } = image.head;
+        (is_64 == self.is_64 && machine == self.machine).then_some(image)
+    }
+
+    fn cached(&mut self, name: &str) -> Option<Image> {
+        if self.is_musl {
+            return None;
+        }
+        let cache = self.cache.get_or_insert_with(|| {
+            let small = std::fs::metadata(CACHE).is_ok_and(|it| it.len() <= CACHE_BYTES_MAX);
+            let bytes = if small { std::fs::read(CACHE).ok() } else { None };
+            bytes.map(|bytes| parse_cache(&bytes)).unwrap_or_default()
+        });
+        let paths = cache.get(name)?.clone();
+        paths.iter().find_map(|path| self.take(path))
+    }
+
+    fn usual(&self) -> &'static [&'static str] {
+        if self.is_musl {
+            &["/lib", "/usr/local/lib", "/usr/lib", "/usr/lib/x86_64-linux-musl"]
+        } else if self.is_64 {
+            &[
+                "/lib/x86_64-linux-gnu",
+                "/usr/lib/x86_64-linux-gnu",
+                "/lib64",
+                "/usr/lib64",
+                "/lib",
+                "/usr/lib",
+            ]
+        } else {
+            &[
+                "/lib/i386-linux-gnu",
+                "/usr/lib/i386-linux-gnu",
+                "/lib32",
+                "/usr/lib32",
+                "/lib",
+                "/usr/lib",
+            ]
+        }
+    }
+}
+
+/// The loader's own words in a path.
+fn expand(folder: &str, by: &Image) -> PathBuf {
+    let path = std::fs::canonicalize(&by.path).unwrap_or(by.path.clone());
+    let origin = path.parent().unwrap_or(Path::new("/")).to_string_lossy().into_owned();
+    let lib = if by.head.is_64 { "lib64" } else { "lib" };
+    let expanded = folder
+        .replace("$ORIGIN", &origin)
+        .replace("${ORIGIN}", &origin)
+        .replace("$LIB", lib)
+        .replace("${LIB}", lib);
+    PathBuf::from(expanded)
+}
+
+/// Names and paths in the loader's cache. The file may begin with an older format's table; the
+/// offsets of the texts count from the newer one's first byte.
+fn parse_cache(bytes: &[u8]) -> HashMap<String, Vec<PathBuf>> {
+    let mut found: HashMap<String, Vec<PathBuf>> = HashMap::new();
+    let begin = bytes.windows(CACHE_MAGIC.len()).position(|window| window == CACHE_MAGIC);
+    let Some(table) = begin.and_then(|begin| bytes.get(begin..)) else { return found };
+    let number = |offset: usize| -> Option<usize> {
+        let bytes = table.get(offset..offset + 4)?;
+        Some(u32::from_ne_bytes(bytes.try_into().ok()?) as usize)
+    };
+    let text = |offset: usize| -> Option<&[u8]> {
+        let rest = table.get(offset..)?;
+        Some(&rest[..rest.iter().position(|byte| *byte == 0)?])
+    };
+    let count = number(CACHE_MAGIC.len()).unwrap_or(0).min(table.len() / CACHE_ENTRY);
+    for index in 0..count {
+        let entry = CACHE_HEADER + index * CACHE_ENTRY;
+        let (Some(key), Some(value)) = (number(entry + 4), number(entry + 8)) else { break };
+        let (Some(key), Some(value)) = (text(key), text(value)) else { break };
+        let path = PathBuf::from(OsStr::from_bytes(value));
+        found.entry(String::from_utf8_lossy(key).into_owned()).or_default().push(path);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_program_needs_the_c_library() {
+        let own = Image::open(&std::env::current_exe().expect("a path")).expect("an ELF file");
+        let images = needed(own);
+        let libc = images.iter().find(|it| it.path.to_string_lossy().contains("libc.so"));
+        let libc = libc.expect("the C library");
+        assert!(libc.symbols().iter().any(|it| it.name == "pthread_create"));
+    }
+
+    #[test]
+    fn a_cache_that_lies_is_read_to_its_end() {
+        let mut bytes = CACHE_MAGIC.to_vec();
+        bytes.extend(u32::MAX.to_ne_bytes());
+        bytes.resize(CACHE_HEADER, 0);
+        bytes.extend([0xff; CACHE_ENTRY]);
+        assert!(parse_cache(&bytes).is_empty());
+        assert!(parse_cache(b"").is_empty());
+    }
+}

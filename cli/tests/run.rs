@@ -1,0 +1,289 @@
+//! `heddle run` as a wrapper: what the program is given and what becomes of its end.
+//!
+//! Programs are built with cc by the tests; without one they are skipped with a message.
+
+#[path = "run_common/mod.rs"]
+mod common;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Scratch, compile, stderr, stdout};
+
+const THREADED: &str = "
+#include <pthread.h>
+#include <stdlib.h>
+#include <signal.h>
+#include <string.h>
+static void *work(void *a) { char b[9000]; memset(b, 1, sizeof b); return b[17] ? a : 0; }
+int main(int c, char **v)
+{
+    pthread_t t[3];
+    for (int i = 0; i < 3; i++) pthread_create(&t[i], 0, work, v);
+    for (int i = 0; i < 3; i++) pthread_join(t[i], 0);
+    if (c > 2) raise(atoi(v[2]));
+    return c > 1 ? atoi(v[1]) : 0;
+}";
+
+#[test]
+fn the_exit_status_is_the_programs() {
+    let scratch = Scratch::new("status");
+    for code in [0, 1, 2, 100, 125, 126, 127, 128, 255] {
+        let output = scratch.run(&["sh", "-c", &format!("exit {code}")]);
+        assert_eq!(output.status.code(), Some(code), "{}", stderr(&output));
+    }
+    let Some(program) = compile(&scratch, "threaded", THREADED, &[]) else { return };
+    let output = scratch.run(&[&program, "77"]);
+    assert_eq!(output.status.code(), Some(77), "{}", stderr(&output));
+    assert!(stderr(&output).contains("threaded: 3 threads created"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_program_that_a_signal_ends_ends_heddle_by_it() {
+    let scratch = Scratch::new("signals");
+    let Some(program) = compile(&scratch, "threaded", THREADED, &[]) else { return };
+    for signal in [1, 2, 3, 6, 9, 10, 11, 13, 14, 15, 30, 35, 64] {
+        let output = scratch.run(&[&program, "0", &signal.to_string()]);
+        assert_eq!(output.status.signal(), Some(signal), "{}", stderr(&output));
+        assert!(!output.status.core_dumped() || signal == 9, "no second core file");
+        let said = stderr(&output);
+        assert!(said.contains(&format!("ended by signal {signal}")), "{said}");
+    }
+}
+
+#[test]
+fn what_cannot_be_run_has_the_status_of_shells() {
+    let scratch = Scratch::new("missing");
+    let output = scratch.run(&["no-such-program-anywhere"]);
+    assert_eq!(output.status.code(), Some(127));
+    assert!(stderr(&output).contains("no-such-program-anywhere"), "{}", stderr(&output));
+    let output = scratch.run(&["/no/such/program"]);
+    assert_eq!(output.status.code(), Some(127));
+    let plain = scratch.file("plain", "text");
+    let output = scratch.run(&[&plain]);
+    assert_eq!(output.status.code(), Some(126), "{}", stderr(&output));
+    let output = scratch.run(&["/"]);
+    assert_eq!(output.status.code(), Some(126));
+    // Executable by its bits, but nothing that a kernel knows.
+    let garbage = scratch.file("garbage", "\0\u{1}\u{2}");
+    fs::set_permissions(&garbage, fs::Permissions::from_mode(0o755)).expect("bits");
+    let output = scratch.run(&[&garbage]);
+    assert_eq!(output.status.code(), Some(126), "{}", stderr(&output));
+}
+
+#[test]
+fn input_and_output_are_untouched() {
+    let scratch = Scratch::new("streams");
+    let mut child = scratch
+        .command(&["cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("heddle runs");
+    let mut input = child.stdin.take().expect("a pipe");
+    let bytes: Vec<u8> = (0..300_000u32).map(|it| (it % 251) as u8).collect();
+    let sent = bytes.clone();
+    let writer = std::thread::spawn(move || input.write_all(&sent));
+    let mut got = Vec::new();
+    child.stdout.take().expect("a pipe").read_to_end(&mut got).expect("output");
+    writer.join().expect("no panic").expect("all is read");
+    assert!(child.wait().expect("it ends").success());
+    assert!(got == bytes, "{} bytes came back of {}", got.len(), bytes.len());
+}
+
+#[test]
+fn the_environment_is_the_programs_own() {
+    let scratch = Scratch::new("environment");
+    let plain = scratch.plain(&["env", "-0"]);
+    let wrapped = scratch.run(&["env", "-0"]);
+    assert!(plain.status.success() && wrapped.status.success());
+    assert_eq!(stdout(&plain), stdout(&wrapped), "order included");
+    // A program that preloads something itself sees that, and it works.
+    let set = [("LD_PRELOAD", "libpthread.so.0"), ("EMPTY", "")];
+    let plain = scratch.plain_with(&["env"], &set);
+    let wrapped = scratch.run_with(&["env"], &set);
+    assert_eq!(stdout(&plain), stdout(&wrapped));
+    assert!(stdout(&plain).contains("LD_PRELOAD=libpthread.so.0"));
+}
+
+#[test]
+fn signal_dispositions_and_descriptors_are_inherited() {
+    let scratch = Scratch::new("dispositions");
+    let look = "trap '' HUP PIPE USR1; exec \"$@\"";
+    let show = ["grep", "-E", "SigIgn|SigBlk", "/proc/self/status"];
+    let heddle = env!("CARGO_BIN_EXE_heddle");
+    let direct = Command::new("sh").args(["-c", look, "sh"]).args(show).output().expect("sh");
+    let mut through = Command::new("sh");
+    through.args(["-c", look, "sh", heddle, "run", "--report", "none", "--"]).args(show);
+    let through = scratch.environment(&mut through).output().expect("sh");
+    assert_eq!(stdout(&direct), stdout(&through), "{}", stderr(&through));
+    let plain = scratch.plain(&show);
+    let wrapped = scratch.run(&show);
+    assert_eq!(stdout(&plain), stdout(&wrapped), "and what is not ignored is not");
+
+    let close = "exec \"$@\" <&-";
+    let show = ["sh", "-c", "[ -e /proc/self/fd/0 ] && echo open || echo closed"];
+    let mut through = Command::new("sh");
+    through.args(["-c", close, "sh", heddle, "run", "--report", "none", "--"]).args(show);
+    let through = scratch.environment(&mut through).output().expect("sh");
+    assert_eq!(stdout(&through), "closed\n", "{}", stderr(&through));
+}
+
+#[test]
+fn arguments_arrive_as_they_are() {
+    let scratch = Scratch::new("arguments");
+    let output = scratch.run(&["printf", "%s|", "a b", "", "--policy", "-x", "--", "é\\n"]);
+    assert_eq!(stdout(&output), "a b||--policy|-x|--|é\\n|");
+    let output = scratch.run(&["sh", "-c", "echo $0 $1", "zero", "one"]);
+    assert_eq!(stdout(&output), "zero one\n");
+}
+
+#[test]
+fn signals_to_heddle_reach_the_program() {
+    let scratch = Scratch::new("forward");
+    let script = "for s in HUP INT QUIT TERM USR1 USR2 WINCH; do trap \"echo $s\" $s; done;
+                  trap 'echo end; exit 9' ALRM; echo ready;
+                  for i in $(seq 1200); do sleep 0.05; done";
+    let mut command = scratch.command(&["sh", "-c", script]);
+    // A group of its own: nobody else's signals.
+    command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("heddle runs");
+    let mut output = common::Lines::new(child.stdout.take().expect("a pipe"));
+    assert_eq!(output.next(), "ready");
+    for name in ["HUP", "INT", "QUIT", "TERM", "USR1", "USR2", "WINCH"] {
+        common::kill(child.id(), name);
+        assert_eq!(output.next(), name);
+    }
+    common::kill(child.id(), "ALRM");
+    assert_eq!(output.next(), "end");
+    assert_eq!(child.wait().expect("it ends").code(), Some(9));
+}
+
+#[test]
+fn a_stopped_program_goes_on() {
+    let scratch = Scratch::new("stop");
+    let script =
+        "trap 'echo term; exit 3' TERM; echo ready; for i in $(seq 1200); do sleep 0.05; done";
+    let mut command = scratch.command(&["sh", "-c", script]);
+    command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("heddle runs");
+    let mut output = common::Lines::new(child.stdout.take().expect("a pipe"));
+    assert_eq!(output.next(), "ready");
+    common::kill(child.id(), "TSTP");
+    let limit = Instant::now() + Duration::from_secs(20);
+    while common::state(child.id()) != Some('T') {
+        assert!(Instant::now() < limit, "heddle stops when its program does");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    common::kill(child.id(), "CONT");
+    common::kill(child.id(), "TERM");
+    assert_eq!(output.next(), "term");
+    assert_eq!(child.wait().expect("it ends").code(), Some(3));
+}
+
+#[test]
+fn scripts_run_and_are_followed() {
+    let scratch = Scratch::new("scripts");
+    let Some(program) = compile(&scratch, "threaded", THREADED, &[]) else { return };
+    for first in ["#!/bin/sh\n", "#! /usr/bin/env -S sh\n", ""] {
+        let script = scratch.file("script", &format!("{first}{program} 5\nexit $(($? + 1))\n"));
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("bits");
+        let output = scratch.run(&[&script]);
+        assert_eq!(output.status.code(), Some(6), "{first:?} {}", stderr(&output));
+        assert!(stderr(&output).contains("3 threads created"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_static_program_runs_and_is_told() {
+    let scratch = Scratch::new("static");
+    let Some(program) = compile(&scratch, "static", THREADED, &["-static"]) else { return };
+    let output = scratch.run(&[&program, "4"]);
+    assert_eq!(output.status.code(), Some(4));
+    let said = stderr(&output);
+    let lines: Vec<_> = said.lines().filter(|line| line.contains("statically linked")).collect();
+    assert_eq!(lines.len(), 1, "{said}");
+    let env = scratch.run(&[&program, "0"]);
+    assert!(env.status.success());
+}
+
+#[test]
+fn a_privileged_program_runs_and_is_told() {
+    let scratch = Scratch::new("privileged");
+    if !rustix::process::getuid().is_root() {
+        eprintln!("skip: only root can give a file away");
+        return;
+    }
+    let Some(program) = compile(&scratch, "suid", THREADED, &[]) else { return };
+    let status = Command::new("chown").args(["65534", &program]).status().expect("chown");
+    assert!(status.success());
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).expect("bits");
+    let output = scratch.run(&[&program, "4"]);
+    assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
+    assert!(stderr(&output).contains("changes its privileges"), "{}", stderr(&output));
+}
+
+#[test]
+fn mistakes_are_told_before_anything_runs() {
+    let scratch = Scratch::new("mistakes");
+    let marker = scratch.path("marker");
+    let policy = scratch.file("policy.toml", "[mediator]\nmeanz = \"rr\"\n");
+    let output = scratch.heddle(&["run", "--policy", &policy, "--", "touch", &marker]);
+    assert_eq!(output.status.code(), Some(125));
+    let said = stderr(&output);
+    assert!(said.contains("meanz") && said.contains(":2:"), "{said}");
+    let output = scratch.heddle(&["run", "--policy", "/no/such/file", "--", "touch", &marker]);
+    assert_eq!(output.status.code(), Some(125));
+    let output = scratch.heddle(&["run", "--report-to", "/no/such/file", "--", "touch", &marker]);
+    assert_eq!(output.status.code(), Some(125));
+    let output = scratch.heddle(&["run", "--stacks", "some", "--", "touch", &marker]);
+    assert_eq!(output.status.code(), Some(2));
+    let output = scratch.heddle(&["run"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(!fs::exists(&marker).expect("a folder"), "nothing ran");
+}
+
+#[test]
+fn a_state_folder_that_cannot_be_written_is_no_obstacle() {
+    let scratch = Scratch::new("state");
+    let Some(program) = compile(&scratch, "threaded", THREADED, &[]) else { return };
+    let file = scratch.file("file", "");
+    for state in [file.as_str(), "/proc/nowhere"] {
+        let output = scratch.run_with(&[&program, "3"], &[("XDG_STATE_HOME", state)]);
+        assert_eq!(output.status.code(), Some(3));
+        let said = stderr(&output);
+        assert!(
+            said.contains("not remembered") || said.contains("nothing is remembered"),
+            "{said}"
+        );
+        assert!(said.contains("3 threads created"), "{said}");
+    }
+}
+
+#[test]
+fn nothing_is_left_behind() {
+    let scratch = Scratch::new("left");
+    let Some(program) = compile(&scratch, "threaded", THREADED, &[]) else { return };
+    for end in ["0", "11"] {
+        let child = scratch
+            .command(&[&program, "0", end])
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("heddle runs");
+        let pid = child.id();
+        let output = child.wait_with_output().expect("it ends");
+        let said = stderr(&output);
+        assert!(said.contains("3 threads created"), "{said}");
+        let plan = format!("/dev/shm/heddle-plan.{pid}");
+        assert!(!fs::exists(&plan).expect("shared memory"), "{plan}");
+        let json = scratch.report(&[&program, "0", end]);
+        let ran = json["processes"][0]["pid"].as_i64().expect("a process");
+        let table = format!("/dev/shm/heddle.{ran}");
+        assert!(!fs::exists(&table).expect("shared memory"), "{table}");
+    }
+}

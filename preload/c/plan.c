@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * Reads the plan that the run wrote for its processes.
+ *
+ * Invariant: the plan is a private copy, and every offset and count in it was compared with its
+ * size before anybody looks at it. A plan with anything wrong in it is no plan: the library then
+ * only observes.
+ */
+#define _GNU_SOURCE
+#include "preload.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+const struct heddle_plan *plan;
+
+static bool area_fits(const struct heddle_plan *it, uint32_t offset, uint32_t count, size_t size)
+{
+	return offset % 8 == 0 && offset >= sizeof(*it) && offset <= it->bytes &&
+	       count <= (it->bytes - offset) / size;
+}
+
+static bool text_fits(const struct heddle_plan *it, uint32_t offset)
+{
+	return offset < it->bytes - it->texts_offset;
+}
+
+static bool rules_fit(const struct heddle_plan *it)
+{
+	const char *base = (const char *)it;
+	const struct heddle_rule *rules = (const void *)(base + it->rules_offset);
+	const struct heddle_name_rule *names = (const void *)(base + it->names_offset);
+
+	for (uint32_t i = 0; i < it->rules; i++) {
+		const struct heddle_rule *rule = &rules[i];
+
+		if (!text_fits(it, rule->role) || rule->start.id_bytes > HEDDLE_BUILD_ID_MAX ||
+		    rule->refine.id_bytes > HEDDLE_BUILD_ID_MAX ||
+		    rule->thread_class > HEDDLE_CLASS_TIME_CRITICAL || rule->priority > 99 ||
+		    rule->group > HEDDLE_GROUP_BACKGROUND ||
+		    rule->category > HEDDLE_CATEGORY_BACKGROUND)
+			return false;
+	}
+	for (uint32_t i = 0; i < it->names; i++) {
+		const struct heddle_name_rule *rule = &names[i];
+
+		if (!text_fits(it, rule->role) || !text_fits(it, rule->pattern) ||
+		    rule->thread_class > HEDDLE_CLASS_TIME_CRITICAL || rule->priority > 99 ||
+		    rule->group > HEDDLE_GROUP_BACKGROUND ||
+		    rule->category > HEDDLE_CATEGORY_BACKGROUND)
+			return false;
+	}
+	return true;
+}
+
+static bool plan_fits(const struct heddle_plan *it, size_t bytes)
+{
+	if (bytes < sizeof(*it) || it->magic != HEDDLE_PLAN_MAGIC || it->bytes != bytes)
+		return false;
+	if (it->stacks > HEDDLE_STACKS_FORCE || it->low > 100 || it->high > 100)
+		return false;
+	if (it->texts_offset < sizeof(*it) || it->texts_offset >= it->bytes)
+		return false;
+	/* The last text ends in the file. */
+	if (((const char *)it)[it->bytes - 1] != 0 || !text_fits(it, it->preload))
+		return false;
+	return area_fits(it, it->rules_offset, it->rules, sizeof(struct heddle_rule)) &&
+	       area_fits(it, it->names_offset, it->names, sizeof(struct heddle_name_rule)) &&
+	       rules_fit(it);
+}
+
+static bool read_all(int file, char *out, size_t bytes)
+{
+	size_t done = 0;
+
+	while (done < bytes) {
+		ssize_t got = read(file, out + done, bytes - done);
+
+		if (got == 0 || (got < 0 && errno != EINTR))
+			return false;
+		if (got > 0)
+			done += (size_t)got;
+	}
+	return true;
+}
+
+/* A mapping would break under us if somebody cut the file: a copy cannot. */
+static const char *plan_copy(const char *path, size_t *bytes)
+{
+	int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	off_t end;
+	void *copy;
+
+	if (file < 0)
+		return NULL;
+	end = lseek(file, 0, SEEK_END);
+	if (end < (off_t)sizeof(struct heddle_plan) || end > (off_t)HEDDLE_PLAN_BYTES_MAX ||
+	    lseek(file, 0, SEEK_SET) != 0) {
+		close(file);
+		return NULL;
+	}
+	*bytes = (size_t)end;
+	copy = mmap(NULL, *bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (copy != MAP_FAILED && !read_all(file, copy, *bytes)) {
+		munmap(copy, *bytes);
+		copy = MAP_FAILED;
+	}
+	close(file);
+	return copy == MAP_FAILED ? NULL : copy;
+}
+
+void plan_read(const char *path)
+{
+	size_t bytes = 0;
+	const char *copy = plan_copy(path, &bytes);
+
+	if (!copy) {
+		say("the plan ", path, " cannot be read: threads are only observed", NULL);
+		return;
+	}
+	if (!plan_fits((const void *)copy, bytes)) {
+		say("the plan ", path, " makes no sense: threads are only observed", NULL);
+		munmap((void *)copy, bytes);
+		return;
+	}
+	store_release(&plan, (const void *)copy);
+}
+
+const struct heddle_rule *plan_rules(void)
+{
+	return (const void *)((const char *)plan + plan->rules_offset);
+}
+
+const struct heddle_name_rule *plan_names(void)
+{
+	return (const void *)((const char *)plan + plan->names_offset);
+}
+
+const char *plan_text(uint32_t offset)
+{
+	return (const char *)plan + plan->texts_offset + offset;
+}
+
+bool plan_flag(uint32_t flag)
+{
+	const struct heddle_plan *it = load_acquire(&plan);
+
+	return it && (it->flags & flag);
+}

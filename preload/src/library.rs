@@ -1,0 +1,317 @@
+//! `libheddle-preload.so` where programs can load it.
+//!
+//! The libraries are part of this program: [`directory`] finds a folder that has them, or writes
+//! them into one. The folder is laid out so that one text for `LD_PRELOAD` fits 64-bit and 32-bit
+//! programs: glibc's loader puts the right folder's name in the place of `$LIB`.
+//!
+//! Invariants
+//! - Only a folder is used that belongs to this user (or, installed, to root), and that nobody
+//!   else may write: whoever can change the library runs code in the user's programs.
+//! - Only a file is used whose bytes are the embedded ones. New files appear by rename, complete.
+//! - The path has no character that `LD_PRELOAD` would split or expand.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::StatVfsMountFlags;
+
+/// A library that was built with this program.
+#[derive(Debug)]
+pub struct Embedded {
+    /// As `CARGO_CFG_TARGET_ARCH` names it.
+    arch: &'static str,
+    bytes: &'static [u8],
+}
+
+mod embedded {
+    use super::Embedded;
+    include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
+}
+
+use embedded::EMBEDDED;
+/// Why programs of 32 bits cannot be followed; `None` if they can.
+pub use embedded::MISSING_32;
+
+/// The library's file name.
+pub const FILE_NAME: &str = "libheddle-preload.so";
+/// Where the kernel's ELF numbers and the folders of glibc's `$LIB` meet.
+const MACHINES: &[Machine] = &[
+    Machine { arch: "x86_64", class: 2, elf: 62, folders: &["lib/x86_64-linux-gnu", "lib64"] },
+    Machine { arch: "x86", class: 1, elf: 3, folders: &["lib/i386-linux-gnu", "lib32"] },
+    Machine { arch: "aarch64", class: 2, elf: 183, folders: &["lib/aarch64-linux-gnu", "lib64"] },
+    Machine { arch: "arm", class: 1, elf: 40, folders: &["lib/arm-linux-gnueabihf"] },
+    Machine { arch: "riscv64", class: 2, elf: 243, folders: &["lib/riscv64-linux-gnu", "lib64"] },
+];
+
+struct Machine {
+    arch: &'static str,
+    /// 1: 32 bits, 2: 64 bits.
+    class: u8,
+    elf: u16,
+    folders: &'static [&'static str],
+}
+
+/// A folder that has the libraries.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Library {
+    root: PathBuf,
+}
+
+/// Finds the libraries, or writes them.
+///
+/// In this order: `../lib/heddle` beside this program; `$XDG_CACHE_HOME/heddle` or
+/// `~/.cache/heddle`; `$XDG_RUNTIME_DIR/heddle`; a private folder in `/dev/shm` or `/tmp`.
+///
+/// # Errors
+/// Why the last of these could not be used.
+pub fn directory() -> io::Result<Library> {
+    if let Some(root) = installed().filter(|root| usable(root) && is_complete(root)) {
+        return Ok(Library { root });
+    }
+    let mut reason = io::Error::new(io::ErrorKind::NotFound, "no folder to put the library in");
+    for root in candidates() {
+        match write_into(&root) {
+            Ok(()) => return Ok(Library { root }),
+            Err(error) => {
+                reason = io::Error::new(error.kind(), format!("{}: {error}", root.display()))
+            }
+        }
+    }
+    Err(reason)
+}
+
+impl Library {
+    /// The libraries in a folder of the caller's choice, written if they are not there.
+    ///
+    /// # Errors
+    /// If they cannot be written, or the folder is not safe.
+    pub fn in_folder(root: &Path) -> io::Result<Library> {
+        write_into(root)?;
+        Ok(Library { root: root.to_owned() })
+    }
+
+    /// The folder.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// What `LD_PRELOAD` has to say for programs of glibc, whatever their size of addresses.
+    pub fn preload(&self) -> OsString {
+        self.root.join("$LIB").join(FILE_NAME).into_os_string()
+    }
+
+    /// What `LD_PRELOAD` has to say for a program of this ELF class (1: 32 bits, 2: 64 bits) and
+    /// machine; `None` if there is no library for it. musl's loader knows no `$LIB`.
+    pub fn preload_for(&self, class: u8, machine: u16, musl: bool) -> Option<OsString> {
+        let machine = MACHINES.iter().find(|it| it.class == class && it.elf == machine)?;
+        EMBEDDED.iter().find(|it| it.arch == machine.arch)?;
+        if !musl {
+            return Some(self.preload());
+        }
+        Some(self.root.join(machine.folders[0]).join(FILE_NAME).into_os_string())
+    }
+}
+
+/// Where `make install` puts them.
+fn installed() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?;
+    Some(program.parent()?.parent()?.join("lib/heddle"))
+}
+
+fn candidates() -> Vec<PathBuf> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let absolute = |path: PathBuf| path.is_absolute().then_some(path);
+    let home = || Some(PathBuf::from(variable("HOME")?).join(".cache"));
+    let cache = variable("XDG_CACHE_HOME").map(PathBuf::from).and_then(absolute).or_else(home);
+    let runtime = variable("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let user = rustix::process::geteuid().as_raw();
+    let mut roots: Vec<PathBuf> = [cache, runtime]
+        .into_iter()
+        .flatten()
+        .filter_map(absolute)
+        .map(|it| it.join("heddle"))
+        .collect();
+    for folder in ["/dev/shm", "/tmp"] {
+        roots.push(Path::new(folder).join(format!(".heddle-{user}")));
+    }
+    roots.into_iter().map(|root| root.join(version())).filter(|root| usable(root)).collect()
+}
+
+/// The loader splits at spaces and colons and expands dollars.
+fn usable(root: &Path) -> bool {
+    !root.as_os_str().as_bytes().iter().any(|byte| b" :$".contains(byte))
+}
+
+/// A folder name that no other build of the libraries has: FNV-1a of all their bytes.
+fn version() -> String {
+    let bytes = EMBEDDED.iter().flat_map(|it| it.bytes);
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{hash:016x}")
+}
+
+/// Every place under the root where a loader may look, with what has to be there.
+fn files() -> Vec<(PathBuf, &'static [u8])> {
+    let mut files = Vec::new();
+    for embedded in EMBEDDED {
+        let machine = MACHINES.iter().find(|it| it.arch == embedded.arch);
+        let folders = machine.map_or(&[][..], |it| it.folders);
+        let plain = (machine.map(|it| it.class) == plain_lib_class()).then_some("lib");
+        for folder in folders.iter().copied().chain(plain) {
+            files.push((Path::new(folder).join(FILE_NAME), embedded.bytes));
+        }
+    }
+    files
+}
+
+/// Whose folder `lib` is: on systems with `lib64` the 32-bit programs', else (Arch) the others'.
+fn plain_lib_class() -> Option<u8> {
+    let loader = fs::canonicalize("/lib64/ld-linux-x86-64.so.2");
+    let is_plain = loader.is_ok_and(|path| path.parent().is_some_and(|dir| dir.ends_with("lib")));
+    let has_lib64 = Path::new("/lib64").exists() && !is_plain;
+    Some(if has_lib64 { 1 } else { 2 })
+}
+
+fn is_complete(root: &Path) -> bool {
+    is_trusted(root) && files().iter().all(|(path, bytes)| is_current(&root.join(path), bytes))
+}
+
+/// Nobody but this user, or root, can have put something there.
+fn is_trusted(path: &Path) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    fs::symlink_metadata(path).is_ok_and(|meta| {
+        (meta.uid() == own || meta.uid() == 0)
+            && meta.mode() & 0o022 == 0
+            && !meta.file_type().is_symlink()
+    })
+}
+
+fn is_current(path: &Path, bytes: &[u8]) -> bool {
+    is_trusted(path)
+        && path.parent().is_some_and(is_trusted)
+        && fs::read(path).is_ok_and(|found| found == bytes)
+}
+
+/// Makes the folder complete.
+fn write_into(root: &Path) -> io::Result<()> {
+    if !usable(root) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "its name has ' ', ':' or '$'"));
+    }
+    make_folder(root)?;
+    if is_noexec(root) {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "mounted without exec"));
+    }
+    for (path, bytes) in files() {
+        let path = root.join(path);
+        let folder = path.parent().unwrap_or(root);
+        make_folder(folder)?;
+        if !is_current(&path, bytes) {
+            replace(&path, bytes)?;
+        }
+    }
+    Ok(())
+}
+
+/// A folder whose last part is ours alone. What lies above it was the user's choice.
+fn make_folder(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    let parent = path.parent().unwrap_or(path);
+    // `.heddle-UID` in a folder that everybody may write: somebody else may have been there first.
+    let named = parent.file_name().is_some_and(is_private_name);
+    if is_trusted(path) && (!named || is_trusted(parent)) {
+        return Ok(());
+    }
+    let text = "not used: it belongs to another user, or others may write there";
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
+}
+
+fn is_private_name(name: &OsStr) -> bool {
+    name.as_bytes().starts_with(b".heddle-")
+}
+
+fn is_noexec(root: &Path) -> bool {
+    rustix::fs::statvfs(root).is_ok_and(|it| it.f_flag.contains(StatVfsMountFlags::NOEXEC))
+}
+
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let temporary = path.with_extension(format!("{}.new", std::process::id()));
+    let result = write_new(&temporary, bytes).and_then(|()| fs::rename(&temporary, path));
+    if result.is_err() {
+        // Nothing more can be done about it.
+        let _ = fs::remove_file(&temporary);
+    }
+    result
+}
+
+fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    // One of an earlier process with our number that died in between.
+    let _ = fs::remove_file(path);
+    let mut file: File =
+        fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(path)?;
+    file.write_all(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn folder(name: &str) -> PathBuf {
+        let path =
+            std::env::temp_dir().join(format!("heddle-library-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        path
+    }
+
+    #[test]
+    fn written_once_and_mended_when_changed() {
+        let root = folder("mend");
+        let library = Library::in_folder(&root).expect("writable");
+        let first = root.join(MACHINES[0].folders[0]).join(FILE_NAME);
+        if EMBEDDED[0].arch == "x86_64" {
+            let written = fs::metadata(&first).expect("there").ino();
+            assert_eq!(Library::in_folder(&root).expect("again"), library);
+            assert_eq!(fs::metadata(&first).expect("there").ino(), written, "not written again");
+            fs::write(&first, b"something else").expect("ours");
+            Library::in_folder(&root).expect("mended");
+            assert_eq!(fs::read(&first).expect("there"), EMBEDDED[0].bytes);
+        }
+        assert!(is_complete(&root));
+        fs::remove_dir_all(&root).expect("ours");
+    }
+
+    #[test]
+    fn a_folder_that_others_may_write_is_refused() {
+        let root = folder("shared");
+        fs::create_dir_all(&root).expect("temporary");
+        fs::set_permissions(&root, fs::Permissions::from_mode(0o777)).expect("ours");
+        let error = Library::in_folder(&root).expect_err("not safe");
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        fs::remove_dir_all(&root).expect("ours");
+    }
+
+    #[test]
+    fn names_that_the_loader_would_split_are_refused() {
+        for name in ["a b", "a:b", "a$b"] {
+            let error = Library::in_folder(&folder(name)).expect_err(name);
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        }
+    }
+
+    #[test]
+    fn programs_of_other_machines_have_no_library() {
+        let library = Library { root: "/x".into() };
+        assert_eq!(library.preload_for(2, 4711, false), None);
+        if cfg!(target_arch = "x86_64") {
+            let text = library.preload_for(2, 62, false).expect("this machine");
+            assert_eq!(text, "/x/$LIB/libheddle-preload.so");
+            let text = library.preload_for(2, 62, true).expect("this machine");
+            assert_eq!(text, "/x/lib/x86_64-linux-gnu/libheddle-preload.so");
+        }
+    }
+}

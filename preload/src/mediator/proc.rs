@@ -1,0 +1,141 @@
+//! What /proc says of processes and threads, as far as the Mediator asks.
+//!
+//! Invariant: nothing here fails loudly: a thread that has ended has no answer.
+
+use std::fs::{self, File};
+use std::io;
+
+/// The fields of a thread's or process's `stat` that matter here.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Stat {
+    /// 'R', 'S', 'D', 'Z', ...
+    pub state: u8,
+    /// The parent process.
+    pub parent: i32,
+    /// When it started, in clock ticks since boot.
+    pub started: u64,
+}
+
+impl Stat {
+    /// By the text. The name in it may hold anything: fields are counted behind the last ')'.
+    pub fn parse(text: &[u8]) -> Option<Stat> {
+        let after = text.iter().rposition(|byte| *byte == b')')? + 1;
+        let text = std::str::from_utf8(&text[after..]).ok()?;
+        let mut fields = text.split_ascii_whitespace();
+        Some(Stat {
+            state: fields.next()?.bytes().next()?,
+            parent: fields.next()?.parse().ok()?,
+            started: fields.nth(17)?.parse().ok()?,
+        })
+    }
+
+    /// Of a process, or of any thread by its own number.
+    pub fn of(tid: i32) -> Option<Stat> {
+        Stat::parse(&fs::read(format!("/proc/{tid}/stat")).ok()?)
+    }
+
+    /// Of a thread of this process.
+    pub fn of_thread(pid: i32, tid: i32) -> Option<Stat> {
+        Stat::parse(&fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?)
+    }
+
+    /// Whether it runs or waits for a CPU.
+    pub fn is_runnable(&self) -> bool {
+        self.state == b'R'
+    }
+}
+
+/// CPU time in ns and the number of slices.
+pub fn parse_schedstat(text: &[u8]) -> Option<(u64, u64)> {
+    let mut numbers = std::str::from_utf8(text).ok()?.split_ascii_whitespace();
+    let cpu_ns = numbers.next()?.parse().ok()?;
+    Some((cpu_ns, numbers.nth(1)?.parse().ok()?))
+}
+
+/// The threads of a process; empty if it is no more.
+pub fn threads(pid: i32) -> Vec<i32> {
+    numbers(&format!("/proc/{pid}/task"))
+}
+
+/// All processes.
+pub fn processes() -> Vec<i32> {
+    numbers("/proc")
+}
+
+fn numbers(folder: &str) -> Vec<i32> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// A thread's name.
+pub fn name(pid: i32, tid: i32) -> Option<String> {
+    let name = fs::read(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
+    Some(String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
+}
+
+/// Tells whether any process or thread was made on this machine: much cheaper than looking for it.
+#[derive(Debug)]
+pub struct Births {
+    file: Option<File>,
+    last: u64,
+}
+
+impl Births {
+    /// From now on.
+    pub fn new() -> Births {
+        Births { file: File::open("/proc/loadavg").ok(), last: 0 }
+    }
+
+    /// Whether there was one since the last call; always, if that cannot be known.
+    pub fn any(&mut self) -> bool {
+        let Some(last) = self.file.as_ref().and_then(|file| last_pid(file).ok().flatten()) else {
+            return true;
+        };
+        std::mem::replace(&mut self.last, last) != last
+    }
+}
+
+/// The fifth field is the number that was given to the newest of all.
+fn last_pid(file: &File) -> io::Result<Option<u64>> {
+    let mut bytes = [0; 128];
+    let count = read_again(file, &mut bytes)?;
+    let text = std::str::from_utf8(&bytes[..count]).unwrap_or("");
+    Ok(text.split_ascii_whitespace().nth(4).and_then(|it| it.parse().ok()))
+}
+
+/// Reads a file of /proc from its beginning without opening it again.
+pub fn read_again(file: &File, bytes: &mut [u8]) -> io::Result<usize> {
+    use std::os::unix::fs::FileExt;
+    file.read_at(bytes, 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stat_survives_a_hostile_name() {
+        let text = b"7 (a) R) S 42 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20";
+        assert_eq!(Stat::parse(text), Some(Stat { state: b'S', parent: 42, started: 4711 }));
+        assert_eq!(Stat::parse(b"7 (x R"), None);
+        assert_eq!(Stat::parse(b"7 (x) R 1 2"), None);
+        assert_eq!(parse_schedstat(b"1234 99 7\n"), Some((1234, 7)));
+        assert_eq!(parse_schedstat(b"1 2"), None);
+    }
+
+    #[test]
+    fn births_are_noticed() {
+        let mut births = Births::new();
+        births.any();
+        std::thread::spawn(|| ()).join().expect("no panic");
+        assert!(births.any());
+    }
+
+    #[test]
+    fn this_process_is_seen() {
+        let pid = std::process::id() as i32;
+        assert!(threads(pid).contains(&pid) && processes().contains(&pid));
+        assert_eq!(Stat::of(pid).map(|it| it.started), heddle_record::process::start_time(pid));
+        assert!(threads(1 << 25).is_empty() && Stat::of(1 << 25).is_none());
+    }
+}

@@ -1,0 +1,217 @@
+//! Starts a program as the shell would have started it, were it not for us.
+//!
+//! Invariants
+//! - The program gets what this process was given: the environment in its order, the signals that
+//!   were ignored, the descriptors that were closed. Rust's runtime changes the last two before
+//!   `main`; they are looked at before that.
+//! - The program is this process's child, in its process group.
+
+use std::ffi::{CStr, CString, OsStr, OsString, c_char};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static PIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
+static WAS_CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
+
+/// Runs before Rust's runtime starts. ORDER: relaxed throughout; there is one thread as yet.
+extern "C" fn look_at_start() {
+    // SAFETY: queries only, with pointers to a local; all are valid calls at any time.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        let known = libc::sigaction(libc::SIGPIPE, std::ptr::null(), &mut action) == 0;
+        let ignored = known && action.sa_sigaction == libc::SIG_IGN;
+        PIPE_WAS_IGNORED.store(ignored, Ordering::Relaxed);
+        for (fd, was_closed) in (0..).zip(&WAS_CLOSED) {
+            was_closed.store(libc::fcntl(fd, libc::F_GETFD) == -1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[used]
+// SAFETY: the section holds functions that take nothing of need and return; this is one.
+#[unsafe(link_section = ".init_array")]
+static LOOK_AT_START: extern "C" fn() = look_at_start;
+
+/// Starts `program` with these arguments, the first one being its own name, and with this
+/// process's environment, in which each of `set` replaces its namesake or comes last. The id of
+/// the process.
+///
+/// # Errors
+/// What exec said, or what stood in its way; then there is no process.
+pub fn spawn(program: &Path, arguments: &[OsString], set: &[(&str, OsString)]) -> io::Result<i32> {
+    let program = c_string(program.as_os_str())?;
+    let arguments: Vec<CString> =
+        arguments.iter().map(|it| c_string(it)).collect::<io::Result<_>>()?;
+    let environment = changed(environment(), set)?;
+    let pointers = |list: &[CString]| -> Vec<*mut c_char> {
+        let pointers = list.iter().map(|text| text.as_ptr().cast_mut());
+        pointers.chain([std::ptr::null_mut()]).collect()
+    };
+    let (argv, envp) = (pointers(&arguments), pointers(&environment));
+    let (attributes, actions) = (Attributes::new()?, Actions::new()?);
+    let mut pid = 0;
+    // SAFETY: all pointers are to live, initialised objects; both arrays end with a null.
+    let errno = unsafe {
+        libc::posix_spawn(
+            &mut pid,
+            program.as_ptr(),
+            &actions.0,
+            &attributes.0,
+            argv.as_ptr(),
+            envp.as_ptr(),
+        )
+    };
+    check(errno)?;
+    Ok(pid)
+}
+
+/// Sends any signal, those of real time included, to one process.
+///
+/// # Errors
+/// What the kernel says; `EINVAL` for an id that is not positive, which would mean several.
+pub fn send_signal(pid: i32, signal: i32) -> io::Result<()> {
+    if pid <= 0 {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    // SAFETY: takes no memory.
+    match unsafe { libc::kill(pid, signal) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Ends this process by a signal, whatever handler there is for it, if the signal is one that
+/// ends processes.
+pub fn end_by(signal: i32) {
+    // SAFETY: the default action takes no code of ours; the set is initialised by the call before
+    // it is used.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut());
+        libc::raise(signal);
+    }
+}
+
+fn check(errno: i32) -> io::Result<()> {
+    if errno == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(errno)) }
+}
+
+fn c_string(text: &OsStr) -> io::Result<CString> {
+    CString::new(text.as_bytes())
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a text holds a NUL byte"))
+}
+
+/// The entries of the environment, also those that are no `NAME=VALUE`.
+fn environment() -> Vec<CString> {
+    // SAFETY: the C library declares it so.
+    unsafe extern "C" {
+        static environ: *const *const c_char;
+    }
+    let mut entries = Vec::new();
+    // SAFETY: `environ` is null or an array of texts that ends with a null; nobody in this
+    // process changes it.
+    unsafe {
+        let mut next = environ;
+        while !next.is_null() && !(*next).is_null() {
+            entries.push(CStr::from_ptr(*next).to_owned());
+            next = next.add(1);
+        }
+    }
+    entries
+}
+
+fn changed(mut entries: Vec<CString>, set: &[(&str, OsString)]) -> io::Result<Vec<CString>> {
+    for (name, value) in set {
+        let prefix = format!("{name}=");
+        let mut entry = prefix.clone().into_bytes();
+        entry.extend(value.clone().into_vec());
+        let entry = c_string(OsStr::from_bytes(&entry))?;
+        let mut before = entries.iter_mut();
+        match before.find(|it| it.as_bytes().starts_with(prefix.as_bytes())) {
+            Some(before) => *before = entry,
+            None => entries.push(entry),
+        }
+    }
+    Ok(entries)
+}
+
+/// Signals as this process found them.
+struct Attributes(libc::posix_spawnattr_t);
+
+impl Attributes {
+    fn new() -> io::Result<Attributes> {
+        // SAFETY: the objects are initialised by the calls before they are used.
+        unsafe {
+            let mut attributes = Attributes(std::mem::zeroed());
+            check(libc::posix_spawnattr_init(&mut attributes.0))?;
+            if !PIPE_WAS_IGNORED.load(Ordering::Relaxed) {
+                let mut signals: libc::sigset_t = std::mem::zeroed();
+                libc::sigemptyset(&mut signals);
+                libc::sigaddset(&mut signals, libc::SIGPIPE);
+                check(libc::posix_spawnattr_setsigdefault(&mut attributes.0, &signals))?;
+                let flags = libc::POSIX_SPAWN_SETSIGDEF as libc::c_short;
+                check(libc::posix_spawnattr_setflags(&mut attributes.0, flags))?;
+            }
+            Ok(attributes)
+        }
+    }
+}
+
+impl Drop for Attributes {
+    fn drop(&mut self) {
+        // SAFETY: initialised in `new`, and not used afterwards.
+        unsafe { libc::posix_spawnattr_destroy(&mut self.0) };
+    }
+}
+
+/// Closes what was closed.
+struct Actions(libc::posix_spawn_file_actions_t);
+
+impl Actions {
+    fn new() -> io::Result<Actions> {
+        // SAFETY: the object is initialised by the first call before it is used.
+        unsafe {
+            let mut actions = Actions(std::mem::zeroed());
+            check(libc::posix_spawn_file_actions_init(&mut actions.0))?;
+            for (fd, was_closed) in (0..).zip(&WAS_CLOSED) {
+                if was_closed.load(Ordering::Relaxed) {
+                    check(libc::posix_spawn_file_actions_addclose(&mut actions.0, fd))?;
+                }
+            }
+            Ok(actions)
+        }
+    }
+}
+
+impl Drop for Actions {
+    fn drop(&mut self) {
+        // SAFETY: initialised in `new`, and not used afterwards.
+        unsafe { libc::posix_spawn_file_actions_destroy(&mut self.0) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_keeps_its_order() {
+        let entries = ["A=1", "no equals sign", "B=2", "AB=3"];
+        let entries = entries.map(|it| CString::new(it).expect("a text")).to_vec();
+        let set = [("B", OsString::from("new")), ("C", OsString::from("4"))];
+        let changed = changed(entries, &set).expect("texts");
+        let changed: Vec<_> = changed.iter().map(|it| it.to_str().expect("text")).collect();
+        assert_eq!(changed, ["A=1", "no equals sign", "B=new", "AB=3", "C=4"]);
+    }
+
+    #[test]
+    fn a_missing_program_is_an_error_and_no_process() {
+        let error = spawn(Path::new("/nonexistent"), &["x".into()], &[]).expect_err("none");
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+}

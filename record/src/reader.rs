@@ -1,0 +1,256 @@
+//! Opens the table of a process that is not trusted, and finds the processes that have one.
+//!
+//! Invariants
+//! - A table is read only if its file belongs to the user whose process it describes, and is a
+//!   plain file or a memfd: another user's file in `/dev/shm` cannot speak for this process.
+//! - The kernel's permissions decide who may read: tables have mode 0600.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::header::Header;
+use crate::place::{NAME_PREFIX, SHARED_DIR, shared_path};
+use crate::snapshot::Snapshot;
+use crate::{Error, Fault, Fields, copy, process};
+
+/// A window on a process's thread table.
+#[derive(Debug)]
+pub struct Reader {
+    file: File,
+    header: Header,
+    /// The process that was asked for. In another pid namespace the table has another number for
+    /// it; and what a table says must not make it speak for somebody else.
+    pid: i32,
+}
+
+impl Reader {
+    /// Opens the table of a process: its file in shared memory, else its memfd.
+    ///
+    /// The table of a process that died is opened too ([`Snapshot::alive`] tells).
+    ///
+    /// # Errors
+    /// [`Error::NoTable`], [`Error::Denied`], [`Error::Impostor`], or what is wrong with the file.
+    pub fn open(pid: i32) -> Result<Reader, Error> {
+        let path = shared_path(pid);
+        let shared = match open_shared(pid, &path) {
+            Ok(file) => Reader::of_process(file, pid),
+            Err(error) => Err(error),
+        };
+        match shared {
+            Ok(reader) if reader.alive() => Ok(reader),
+            // A dead process's file must not hide a living one's memfd.
+            other => match open_memfd(pid) {
+                Some(file) => Ok(Reader { pid, ..Reader::from_file(file)? }),
+                None => other,
+            },
+        }
+    }
+
+    fn of_process(file: File, pid: i32) -> Result<Reader, Error> {
+        let reader = Reader::from_file(file)?;
+        let claimed = reader.header.pid;
+        if claimed != pid {
+            return Err(Error::Header { field: "pid", value: u64::from(claimed.cast_unsigned()) });
+        }
+        Ok(reader)
+    }
+
+    /// Reads a table from an open file, whoever handed it over.
+    ///
+    /// # Errors
+    /// What is wrong with its header.
+    pub fn from_file(file: File) -> Result<Reader, Error> {
+        let header = Header::read(&file)?;
+        Ok(Reader { file, pid: header.pid, header })
+    }
+
+    /// The process that the table speaks of.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// The `heddle run` that started it, 0 if none did. Costs nothing: the header was read.
+    pub fn run(&self) -> u64 {
+        self.header.run
+    }
+
+    /// Whether that process still runs.
+    pub fn alive(&self) -> bool {
+        process::is_alive(self.pid, self.header.process_start)
+    }
+
+    /// Copies the table as it is now.
+    ///
+    /// # Errors
+    /// What is wrong with the table as a whole. What is wrong with single records is in
+    /// [`Snapshot::faults`].
+    pub fn snapshot(&self) -> Result<Snapshot, Error> {
+        let mut snapshot = Snapshot::take(&self.file)?;
+        snapshot.pid = self.pid;
+        snapshot.alive = self.alive();
+        Ok(snapshot)
+    }
+
+    /// Shows every used record to `each` as it is, keeping nothing: for sums over millions.
+    ///
+    /// Texts stay ids, and a running thread is ready here; the workers' records, which come by as
+    /// well, say what they run (their `start` is a slot plus one).
+    ///
+    /// # Errors
+    /// What is wrong with the table as a whole.
+    pub fn visit(&self, mut each: impl FnMut(u32, Result<Fields, Fault>)) -> Result<(), Error> {
+        let header = Header::read(&self.file)?;
+        copy::visit(&self.file, &header, |slot, record| match record {
+            Ok(copy) if !copy.fields.is_used() => {}
+            record => each(slot, record.map(|copy| copy.fields)),
+        })
+    }
+}
+
+/// The processes that have a table which this user may read, in ascending order.
+///
+/// # Errors
+/// If `/dev/shm` exists but cannot be listed.
+pub fn table_pids() -> io::Result<Vec<i32>> {
+    let mut pids: Vec<i32> = shared_pids()?
+        .into_iter()
+        .filter(|pid| open_shared(*pid, &shared_path(*pid)).is_ok())
+        .collect();
+    pids.extend(memfd_pids());
+    pids.sort_unstable();
+    pids.dedup();
+    Ok(pids)
+}
+
+/// The processes that a `heddle run` started and whose tables this user may read, in ascending
+/// order; ended ones included, until [`sweep`](crate::sweep()) or the run removes their tables.
+///
+/// # Errors
+/// As [`table_pids`].
+pub fn run_pids(run: u64) -> io::Result<Vec<i32>> {
+    let is_of_run = |pid: &i32| Reader::open(*pid).is_ok_and(|reader| reader.run() == run);
+    Ok(table_pids()?.into_iter().filter(is_of_run).collect())
+}
+
+/// The pids in the names of the files in shared memory.
+pub(crate) fn shared_pids() -> io::Result<Vec<i32>> {
+    let entries = match fs::read_dir(SHARED_DIR) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    Ok(entries.filter_map(|entry| parse_pid(entry.ok()?.file_name().to_str()?)).collect())
+}
+
+/// The pid in a table's file name. Only the canonical form counts: "heddle.007" is nobody's.
+fn parse_pid(name: &str) -> Option<i32> {
+    let digits = name.strip_prefix(NAME_PREFIX)?;
+    let pid: i32 = digits.parse().ok()?;
+    (pid > 0 && digits == pid.to_string()).then_some(pid)
+}
+
+/// Opens the file of `pid` in shared memory, if it can be its own.
+pub(crate) fn open_shared(pid: i32, path: &Path) -> Result<File, Error> {
+    // NONBLOCK: a FIFO by this name must not hang us.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file: File = match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(fd) => fd.into(),
+        Err(rustix::io::Errno::NOENT) => return Err(Error::NoTable { pid }),
+        Err(rustix::io::Errno::ACCESS | rustix::io::Errno::PERM) => {
+            return Err(Error::Denied { pid });
+        }
+        Err(rustix::io::Errno::LOOP) => return Err(Error::Impostor { path: path.into() }),
+        Err(errno) => return Err(Error::io("open the thread table")(errno)),
+    };
+    if is_of_process(&file, pid) { Ok(file) } else { Err(Error::Impostor { path: path.into() }) }
+}
+
+/// Whether the file is a plain one that can be the table of `pid`.
+fn is_of_process(file: &File, pid: i32) -> bool {
+    let Ok(meta) = file.metadata() else { return false };
+    let own = rustix::process::geteuid().as_raw();
+    let process = process::effective_user(pid);
+    meta.is_file() && !meta.file_type().is_fifo() && may_speak(meta.uid(), process, own)
+}
+
+/// Whether a file of the user `file` may be the table of a process of the user `process`, `None`
+/// if it is dead, when `own` asks.
+///
+/// - The user who runs the process may.
+/// - Root may: a process that has dropped its privileges (a server's worker) made its table
+///   while it was root, and nobody else can make root's files.
+/// - Nobody runs a dead process: its file is believed if it is ours, or if we are root.
+fn may_speak(file: u32, process: Option<u32>, own: u32) -> bool {
+    const ROOT: u32 = 0;
+    let by_owner = match process {
+        Some(process) => file == process,
+        None => file == own || own == ROOT,
+    };
+    by_owner || file == ROOT
+}
+
+/// Opens the memfd that `pid` keeps its table in. The kernel guards `/proc/PID/fd`.
+fn open_memfd(pid: i32) -> Option<File> {
+    let link = memfd_link(pid)?;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file: File = rustix::fs::open(link, flags, Mode::empty()).ok()?.into();
+    file.metadata().is_ok_and(|meta| meta.is_file()).then_some(file)
+}
+
+/// The entry of `/proc/PID/fd` that is a table.
+fn memfd_link(pid: i32) -> Option<PathBuf> {
+    let wanted = format!("/memfd:{NAME_PREFIX}");
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    let mut links = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    links.find(|link| {
+        fs::read_link(link).is_ok_and(|target| target.to_string_lossy().starts_with(&wanted))
+    })
+}
+
+/// Processes that keep a table in a memfd. Readers and children hold the descriptor as well: only
+/// the process that started when the table says counts.
+fn memfd_pids() -> Vec<i32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| {
+        let header = open_memfd(*pid).map(|file| Header::read(&file));
+        matches!(header, Some(Ok(header)) if process::is_alive(*pid, header.process_start))
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_canonical_names_are_tables() {
+        assert_eq!(parse_pid("heddle.17"), Some(17));
+        for name in ["heddle.", "heddle.017", "heddle.+1", "heddle.-1", "heddle.0", "x.1"] {
+            assert_eq!(parse_pid(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn only_the_owner_and_root_may_speak_for_a_process() {
+        let (root, me, other) = (0, 1000, 1001);
+        for asker in [root, me, other] {
+            assert!(may_speak(me, Some(me), asker));
+            assert!(may_speak(root, Some(me), asker), "privileges were dropped");
+            assert!(!may_speak(other, Some(me), asker), "asked by {asker}");
+        }
+        assert!(!may_speak(me, Some(root), me) && !may_speak(other, Some(root), me));
+        assert!(may_speak(me, None, me) && may_speak(me, None, root));
+        assert!(may_speak(root, None, me) && !may_speak(other, None, me));
+    }
+
+    #[test]
+    fn a_process_without_a_table_says_so() {
+        // Pids end at 2^22.
+        assert!(matches!(Reader::open(1 << 30), Err(Error::NoTable { .. })));
+    }
+}

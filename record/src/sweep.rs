@@ -1,0 +1,149 @@
+//! Removes the tables of dead processes.
+//!
+//! Invariant: a table goes only if its own header names a process that no longer runs. (Between
+//! that look and the removal a new process could take the number and its file: it would then run
+//! on with an unnamed table, as if it had fallen back to a memfd.)
+//!
+//! The same happens to a process of another pid namespace that shares `/dev/shm`: from here it
+//! looks dead.
+//!
+//! A table that a `heddle run` ordered is that run's to read and remove, as long as the run lives;
+//! after that it is swept like the others.
+
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, SystemTime};
+
+use crate::layout::{FLAG_PRELOAD, TableHeader};
+use crate::place::{SHARED_DIR, is_same_file, shared_path};
+use crate::reader::{open_shared, shared_pids};
+use crate::source::Source;
+use crate::{Error, process};
+
+/// Removes the tables of dead processes that were not changed for `age`, and says how many.
+/// Only tables of this user; root sweeps everyone's. A crash's table is worth a look, so
+/// callers that were not asked by a person give it a day.
+///
+/// # Errors
+/// If `/dev/shm` cannot be listed. A table that cannot be removed is left.
+pub fn sweep(age: Duration) -> Result<usize, Error> {
+    Ok(dead_tables(age)?.into_iter().filter(|&(_, pid)| remove(pid, age)).count())
+}
+
+/// Removes what nobody will read any more, and says how many: tables that libheddle-preload wrote
+/// for processes that are dead, and that no living `heddle run` waits for; whose, as [`sweep`].
+/// Such a run tells what there was to tell when a process ends, a crash included. Tables of other
+/// programs stay until they are swept by age or number.
+///
+/// # Errors
+/// As [`sweep`].
+pub fn sweep_left() -> Result<usize, Error> {
+    let dead = dead_tables(Duration::ZERO)?.into_iter();
+    let left = dead.filter(|&(_, pid)| {
+        dead_table(pid, Duration::ZERO).is_some_and(|file| is_of_preload(&file))
+    });
+    Ok(left.filter(|&(_, pid)| remove(pid, Duration::ZERO)).count())
+}
+
+/// Removes the oldest tables of dead processes until `count` are left, and says how many; whose,
+/// as [`sweep`]. So a program that crashes again and again does not fill `/dev/shm`.
+///
+/// # Errors
+/// As [`sweep`].
+pub fn sweep_beyond(count: usize) -> Result<usize, Error> {
+    let surplus = oldest_beyond(dead_tables(Duration::ZERO)?, count);
+    Ok(surplus.into_iter().filter(|&(_, pid)| remove(pid, Duration::ZERO)).count())
+}
+
+/// The oldest of the tables, so many that `count` others remain.
+fn oldest_beyond(mut tables: Vec<(SystemTime, i32)>, count: usize) -> Vec<(SystemTime, i32)> {
+    tables.sort_unstable();
+    tables.truncate(tables.len().saturating_sub(count));
+    tables
+}
+
+/// Tables of dead processes that were not changed for `age`: when they were, and whose.
+fn dead_tables(age: Duration) -> Result<Vec<(SystemTime, i32)>, Error> {
+    // Without /proc everybody looks dead.
+    if process::start_time(process::own_pid()).is_none() {
+        return Ok(Vec::new());
+    }
+    let pids = shared_pids().map_err(Error::std_io("list /dev/shm"))?;
+    let dead = pids.into_iter().filter_map(|pid| {
+        let file = dead_table(pid, age)?;
+        Some((file.metadata().and_then(|meta| meta.modified()).ok()?, pid))
+    });
+    Ok(dead.collect())
+}
+
+/// The table of `pid`, if that is dead, its table ours and not changed for `age`, and nobody waits
+/// for it.
+fn dead_table(pid: i32, age: Duration) -> Option<File> {
+    let file = open_shared(pid, &shared_path(pid)).ok()?;
+    let is_free = is_ours(&file) && is_older(&file, age);
+    (is_free && !is_owner_alive(&file, pid) && !is_awaited(&file)).then_some(file)
+}
+
+fn remove(pid: i32, age: Duration) -> bool {
+    let path = shared_path(pid);
+    debug_assert!(path.starts_with(SHARED_DIR));
+    dead_table(pid, age).is_some_and(|file| is_same_file(&file, &path))
+        && std::fs::remove_file(&path).is_ok()
+}
+
+fn is_ours(file: &File) -> bool {
+    let own = rustix::process::geteuid();
+    file.metadata().is_ok_and(|meta| own.is_root() || meta.uid() == own.as_raw())
+}
+
+fn is_older(file: &File, age: Duration) -> bool {
+    let changed = file.metadata().and_then(|meta| meta.modified());
+    match changed.map(|changed| SystemTime::now().duration_since(changed)) {
+        Ok(Ok(passed)) => passed >= age,
+        _ => age.is_zero(),
+    }
+}
+
+/// Whether the process that wrote the table runs. A header that cannot be read belongs to a
+/// writer that is just starting, or died while starting: then the number alone decides.
+fn is_owner_alive(file: &File, pid: i32) -> bool {
+    let mut start = [0; 8];
+    let offset = std::mem::offset_of!(TableHeader, process_start);
+    match file.fill(offset as u64, &mut start) {
+        Ok(()) => process::is_alive(pid, u64::from_le_bytes(start)),
+        Err(_) => process::is_alive(pid, 0),
+    }
+}
+
+/// Whether the table belongs to a run that still lives.
+fn is_awaited(file: &File) -> bool {
+    let mut run = [0; 8];
+    let offset = std::mem::offset_of!(TableHeader, run);
+    file.fill(offset as u64, &mut run).is_ok() && process::is_run_alive(u64::from_le_bytes(run))
+}
+
+/// Whether libheddle-preload wrote the table.
+fn is_of_preload(file: &File) -> bool {
+    let mut flags = [0; 4];
+    let offset = std::mem::offset_of!(TableHeader, flags);
+    file.fill(offset as u64, &mut flags).is_ok() && u32::from_le_bytes(flags) & FLAG_PRELOAD != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_tables_are_surplus() {
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let tables = vec![(at(3), 30), (at(1), 10), (at(2), 20)];
+        assert_eq!(oldest_beyond(tables.clone(), 1), [(at(1), 10), (at(2), 20)]);
+        assert_eq!(oldest_beyond(tables.clone(), 3), []);
+        assert_eq!(oldest_beyond(tables, usize::MAX), []);
+    }
+
+    #[test]
+    fn nothing_goes_while_there_is_room() {
+        assert_eq!(sweep_beyond(usize::MAX).expect("a list"), 0);
+    }
+}

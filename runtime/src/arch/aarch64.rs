@@ -1,0 +1,79 @@
+//! The switch for aarch64: the same protocol as `x86_64.rs`, with x29 for the frame pointer, x19
+//! for the register that the compiler reserves, and `br` (never `ret`) to resume.
+
+use super::Context;
+use core::arch::{asm, naked_asm};
+
+/// Saves the caller in `from` and continues `to`; returns when somebody switches back.
+///
+/// # Safety
+/// As for x86-64:
+/// 1. `from` and `to` point to live contexts of this kernel thread, `to` one that was saved by
+///    this function or made by [`Context::entry`] and was not continued since.
+/// 2. The stack that `to` lies on is mapped and nobody else runs on it.
+/// 3. No value that lives across the call belongs to the kernel thread unless the thread always
+///    runs on that kernel thread (light threads do).
+#[inline(always)]
+pub(crate) unsafe fn switch(from: *mut Context, to: *const Context) {
+    // SAFETY: 1 and 2 make both loads and stores valid. x19, x29 and sp are kept by hand; all
+    // others are declared clobbered (`clobber_abi("C")` has x0-x18, x30, v0-v31 with their high
+    // halves and the SVE predicates; the callee-saved x20-x28 stand beside it).
+    unsafe {
+        asm!(
+            "adr x9, 2f",
+            "mov x10, sp",
+            "stp x10, x9, [x0]",
+            "stp x29, x19, [x0, #16]",
+            "ldp x10, x9, [x1]",
+            "ldp x29, x19, [x1, #16]",
+            "mov sp, x10",
+            "br x9",
+            "2:",
+            inout("x0") from => _,
+            inout("x1") to => _,
+            out("x20") _, out("x21") _, out("x22") _, out("x23") _, out("x24") _,
+            out("x25") _, out("x26") _, out("x27") _, out("x28") _,
+            clobber_abi("C"),
+        );
+    }
+}
+
+/// First instruction of a thread: x19 = argument, x29 = entry, sp = packet.
+///
+/// # Safety
+/// 1. Reached only by [`switch`] with a context that [`Context::entry`] made.
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn trampoline() {
+    naked_asm!(
+        ".cfi_startproc",
+        ".cfi_undefined x30",
+        "mov x0, x19",
+        "mov x1, sp",
+        "mov x9, x29",
+        "mov x29, xzr",
+        "mov x30, xzr",
+        "blr x9",
+        "brk #1",
+        ".cfi_endproc",
+    )
+}
+
+/// A client request to valgrind; the answer is 0 outside of it.
+pub(super) fn valgrind_request(number: usize, first: usize, second: usize) -> usize {
+    let request = [number, first, second, 0, 0, 0];
+    let mut answer = 0usize;
+    // SAFETY: as for x86-64: rotations that add up to nothing, and a register or'ed with itself.
+    unsafe {
+        asm!(
+            "ror x12, x12, #3",
+            "ror x12, x12, #13",
+            "ror x12, x12, #51",
+            "ror x12, x12, #61",
+            "orr x10, x10, x10",
+            inout("x3") answer,
+            in("x4") request.as_ptr(),
+            options(nostack),
+        );
+    }
+    answer
+}

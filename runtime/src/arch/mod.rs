@@ -1,0 +1,103 @@
+//! The stack switch, per processor: the only place with inline assembly.
+//!
+//! Every file here offers the same operations on a [`Context`]: [`switch`] saves the caller and
+//! resumes another context, [`Context::entry`] makes one that starts a thread, [`relax`] is the
+//! spin-wait hint. Only the stack pointer, the resume address, the frame pointer and the one
+//! register that the compiler reserves for itself are kept in the control block; every other
+//! register is declared clobbered, so that the compiler saves just what is live at the switch
+//! (CoThreads' observation, applied at the call site).
+//!
+//! **Floating-point control** (MXCSR, x87 control word, FPCR) belongs to the worker, not to the
+//! thread: it is not switched. A thread that changes rounding or exception masks has to put them
+//! back before it calls anything that may block.
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+#[cfg(target_arch = "aarch64")]
+use aarch64::valgrind_request;
+#[cfg(target_arch = "aarch64")]
+pub(crate) use aarch64::{switch, trampoline};
+#[cfg(target_arch = "x86_64")]
+use x86_64::valgrind_request;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86_64::{switch, trampoline};
+
+/// What a thread that is not running is resumed from: 32 bytes at the head of its control block.
+///
+/// The field order is known to the assembly and to the gdb script.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Context {
+    /// Stack pointer.
+    pub sp: *mut u8,
+    /// Address at which the thread continues.
+    pub ip: *const u8,
+    /// Frame pointer (rbp, x29).
+    pub fp: usize,
+    /// The register that inline assembly can't clobber (rbx, x19).
+    pub base: usize,
+}
+
+/// The function that a new context calls: `(argument, packet)`.
+pub(crate) type Entry = unsafe extern "C" fn(argument: *mut u8, packet: *mut u8) -> !;
+
+impl Context {
+    /// A context that resumes nothing.
+    pub const fn empty() -> Self {
+        Context { sp: core::ptr::null_mut(), ip: core::ptr::null(), fp: 0, base: 0 }
+    }
+
+    /// A context whose first activation calls `entry(argument, packet)` on the stack that ends
+    /// at `packet` (16-byte aligned; the stack grows down from there).
+    pub fn entry(packet: *mut u8, entry: Entry, argument: *mut u8) -> Self {
+        debug_assert_eq!(packet as usize % 16, 0);
+        Context {
+            sp: packet,
+            ip: trampoline as *const () as *const u8,
+            fp: entry as usize,
+            base: argument as usize,
+        }
+    }
+}
+
+/// Tells the processor that this is a spin-wait.
+#[inline(always)]
+pub(crate) fn relax() {
+    core::hint::spin_loop();
+}
+
+/// Asks for the cache line at `address`; never faults.
+#[inline(always)]
+pub(crate) fn prefetch(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch of any address, mapped or not, has no effect that a program can see.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above.
+    unsafe {
+        core::arch::asm!("prfm pldl1keep, [{0}]", in(reg) address,
+            options(nostack, preserves_flags, readonly));
+    }
+}
+
+/// valgrind's request "am I under valgrind?".
+const RUNNING_ON_VALGRIND: usize = 0x1001;
+/// valgrind's request that names a stack.
+const STACK_REGISTER: usize = 0x1501;
+
+/// Tells valgrind that `[low, high)` is a stack, so that a switch to it is not taken for a huge
+/// push or pop. Nothing happens outside valgrind.
+pub(crate) fn register_stack(low: *const u8, high: *const u8) {
+    valgrind_request(STACK_REGISTER, low as usize, high as usize);
+}
+
+/// Whether the process runs under valgrind, which holds its one big lock while a thread waits
+/// for io_uring: the runtime takes epoll there.
+pub(crate) fn on_valgrind() -> bool {
+    valgrind_request(RUNNING_ON_VALGRIND, 0, 0) != 0
+}

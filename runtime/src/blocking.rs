@@ -1,0 +1,214 @@
+//! `blocking`: runs a closure that may sleep in the kernel on a kernel thread of a pool.
+//!
+//! Protocol: the job lies on the caller's stack; the list holds a pointer to it. The caller queues
+//! it, then parks in a wait that only the job's end can end; so the job is alive until then, and
+//! the closure may borrow. The pool's thread touches the job for the last time before it makes
+//! the caller ready.
+//!
+//! The pool grows while jobs wait and nobody is idle; who is idle for [`IDLE`] ends. The list of
+//! jobs is bounded by the number of threads: each waits for its own job.
+
+use core::sync::atomic::Ordering::SeqCst;
+use std::collections::VecDeque;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
+use std::time::Duration;
+
+use crate::control::{Control, Kind, Outcome, WaitKind};
+use crate::deadlock::HELPERS_IDLE;
+use crate::sched;
+use crate::sys::task;
+use crate::wait;
+
+/// Most kernel threads of the pool. More jobs than this wait for a thread.
+const THREADS_MAX: u32 = 512;
+/// How long a kernel thread of the pool waits for a job before it ends.
+const IDLE: Duration = Duration::from_secs(10);
+/// Stack of the pool's threads: as a program's own kernel threads have it.
+const STACK_BYTES: usize = 2 << 20;
+
+/// See the file's head.
+struct Pool {
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+struct State {
+    jobs: VecDeque<JobPointer>,
+    threads: u32,
+    idle: u32,
+    /// Idle threads that no job is meant for, as the deadlock report counts them.
+    unneeded: u32,
+}
+
+impl State {
+    /// Tells the deadlock report how many threads only wait for work; before each unlock.
+    fn settle(&mut self) {
+        let unneeded = self.idle.saturating_sub(self.jobs.len() as u32);
+        let change = unneeded.wrapping_sub(self.unneeded);
+        HELPERS_IDLE.fetch_add(change, SeqCst);
+        self.unneeded = unneeded;
+    }
+}
+
+static POOL: Pool = Pool {
+    state: Mutex::new(State { jobs: VecDeque::new(), threads: 0, idle: 0, unneeded: 0 }),
+    wake: Condvar::new(),
+};
+
+/// A job without its types, as the list holds it.
+struct JobPointer {
+    job: *mut (),
+    run: unsafe fn(*mut ()),
+}
+
+// SAFETY: the closure in the job is Send, and the job outlives its run.
+unsafe impl Send for JobPointer {}
+
+struct Job<F, T> {
+    closure: Option<F>,
+    result: Option<std::thread::Result<T>>,
+    caller: &'static Control,
+}
+
+/// Runs `f` on a kernel thread of a pool and waits for it; meanwhile the caller's worker runs
+/// other threads. On a kernel thread it just calls `f`.
+///
+/// For what sleeps in the kernel for long or computes for long: a library that reads files, a
+/// look-up of a name, a compression. `f` may borrow. The call can't be cancelled.
+///
+/// In `f`, [`crate::thread::current`] names the kernel thread of the pool.
+///
+/// # Panics
+/// When `f` panics, with the same payload.
+///
+/// ```
+/// let text = String::from("borrowed");
+/// let len = heddle::thread::scope(|scope| {
+///     scope.spawn(|| heddle::blocking(|| text.len())).join().unwrap()
+/// });
+/// assert_eq!(len, 8);
+/// ```
+pub fn blocking<F, T>(f: F) -> T
+where
+    F: FnOnce() -> T + Send,
+    T: Send,
+{
+    if !crate::thread::is_user_level() {
+        return f();
+    }
+    let me = sched::current();
+    let mut job = Job { closure: Some(f), result: None, caller: me };
+    let pinned = crate::thread::Pinned::new();
+    me.wait.set(WaitKind::None);
+    let queued = POOL.queue(JobPointer { job: (&raw mut job).cast(), run: run::<F, T> });
+    if queued {
+        // Ended by `run` only: neither deadline nor cancellation, for the job borrows from us.
+        let outcome = sched::wait(me, 0);
+        debug_assert_eq!(outcome, Outcome::Woken);
+    } else if let Some(closure) = job.closure.take() {
+        // Better a worker that blocks than a call that fails.
+        job.result = Some(catch_unwind(AssertUnwindSafe(closure)));
+    }
+    drop(pinned);
+    match job.result {
+        Some(Ok(value)) => value,
+        Some(Err(payload)) => resume_unwind(payload),
+        None => unreachable!("a job ended without a result"),
+    }
+}
+
+/// Runs a job and wakes its caller.
+///
+/// # Safety
+/// 1. `job` points to a `Job<F, T>` whose caller waits for this call.
+unsafe fn run<F, T>(job: *mut ())
+where
+    F: FnOnce() -> T,
+{
+    // SAFETY: by 1 it is alive and ours until the caller is woken.
+    let job = unsafe { &mut *job.cast::<Job<F, T>>() };
+    let caller = job.caller;
+    if let Some(closure) = job.closure.take() {
+        job.result = Some(catch_unwind(AssertUnwindSafe(closure)));
+    }
+    debug_assert_eq!(caller.kind.get(), Kind::Light);
+    wait::wake(caller, Outcome::Woken);
+}
+
+/// Says once that blocking calls block their workers.
+fn report_refusal(error: &io::Error) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        eprintln!("heddle: no kernel thread for heddle::blocking ({error}): it blocks its worker");
+    });
+}
+
+impl Pool {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Queues a job; false when there is no kernel thread to run it and none can be made.
+    fn queue(&'static self, job: JobPointer) -> bool {
+        let mut state = self.lock();
+        if (state.jobs.len() as u32) < state.idle {
+            state.jobs.push_back(job);
+            state.settle();
+            drop(state);
+            self.wake.notify_one();
+            return true;
+        }
+        if state.threads < THREADS_MAX {
+            // Made under the lock: so whoever sees a thread counted may rely on it.
+            match self.add_thread() {
+                Ok(()) => state.threads += 1,
+                Err(error) if state.threads == 0 => {
+                    report_refusal(&error);
+                    return false;
+                }
+                Err(_refused) => {}
+            }
+        }
+        state.jobs.push_back(job);
+        state.settle();
+        drop(state);
+        self.wake.notify_one();
+        true
+    }
+
+    fn add_thread(&'static self) -> io::Result<()> {
+        let body = move || {
+            task::block_signals();
+            self.work();
+        };
+        let name = String::from("heddle-blocking");
+        std::thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(body).map(drop)
+    }
+
+    /// The loop of a kernel thread of the pool.
+    fn work(&'static self) {
+        let mut state = self.lock();
+        loop {
+            while let Some(job) = state.jobs.pop_front() {
+                state.settle();
+                drop(state);
+                // SAFETY: whoever queued it waits for this call.
+                unsafe { (job.run)(job.job) };
+                state = self.lock();
+            }
+            state.idle += 1;
+            state.settle();
+            let (guard, waited) =
+                self.wake.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
+            state = guard;
+            state.idle -= 1;
+            state.settle();
+            if waited.timed_out() && state.jobs.is_empty() {
+                state.threads -= 1;
+                return;
+            }
+        }
+    }
+}

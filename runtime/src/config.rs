@@ -1,0 +1,235 @@
+//! Configuration of the runtime: from the environment, overridden by [`Config`].
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+/// Most workers, spare ones included.
+pub(crate) const WORKERS_MAX: usize = 256;
+/// How long the Lazy region may wait for a slice by default.
+const LAZY_BOUND: Duration = Duration::from_millis(100);
+
+/// What threads are made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Backend {
+    /// User-level threads on workers.
+    #[default]
+    User,
+    /// One kernel thread per thread: the same API, for comparison (uThread, section 3).
+    Native,
+}
+
+/// How workers wait for I/O.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Io {
+    /// io_uring where the kernel allows it, else epoll.
+    #[default]
+    Auto,
+    /// io_uring; starting fails where the kernel refuses it.
+    Uring,
+    /// epoll, with a pool of kernel threads for files.
+    Epoll,
+}
+
+/// How the runtime starts. Values that are not set come from `HEDDLE_WORKERS`,
+/// `HEDDLE_BACKEND` (`user`, `native`), `HEDDLE_IO` (`uring`, `epoll`), `HEDDLE_LAZY_BOUND`
+/// (milliseconds, or `off`), else from the machine.
+///
+/// ```
+/// heddle::Config::new().workers(2).start().unwrap();
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    workers: Option<usize>,
+    backend: Option<Backend>,
+    io: Option<Io>,
+    lazy_bound: Option<Option<Duration>>,
+}
+
+impl Config {
+    /// Nothing set.
+    pub fn new() -> Self {
+        Config::default()
+    }
+
+    /// Number of workers, 1 to 256; by default the CPUs that the process may use.
+    pub fn workers(mut self, count: usize) -> Self {
+        self.workers = Some(count);
+        self
+    }
+
+    /// User-level threads or kernel threads.
+    pub fn backend(mut self, backend: Backend) -> Self {
+        self.backend = Some(backend);
+        self
+    }
+
+    /// io_uring or epoll.
+    pub fn io(mut self, io: Io) -> Self {
+        self.io = Some(io);
+        self
+    }
+
+    /// How long the Lazy region may be kept waiting by the Fast region; `None` = for ever, as in
+    /// the TEK paper (section IV-A).
+    pub fn lazy_bound(mut self, bound: Option<Duration>) -> Self {
+        self.lazy_bound = Some(bound);
+        self
+    }
+
+    /// Starts the runtime with this configuration.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a number of workers out of range or an unreadable environment variable,
+    /// `AlreadyExists` when the runtime runs already (the first spawn starts it), else what the
+    /// kernel refused.
+    pub fn start(self) -> io::Result<()> {
+        crate::runtime::start(self.resolve()?)
+    }
+
+    /// Fills what is not set from the environment.
+    pub(crate) fn resolve(self) -> io::Result<Settings> {
+        let workers = match self.workers {
+            Some(count) => count,
+            None => match variable("HEDDLE_WORKERS") {
+                Some(text) => text.parse().map_err(|_| unreadable("HEDDLE_WORKERS", &text))?,
+                None => std::thread::available_parallelism().map_or(1, usize::from),
+            },
+        };
+        if workers == 0 || workers > WORKERS_MAX {
+            let text = format!("{workers} workers: must be 1 to {WORKERS_MAX}");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        Ok(Settings {
+            workers,
+            backend: match self.backend {
+                Some(backend) => backend,
+                None => backend_from_environment()?,
+            },
+            io: match self.io {
+                Some(io) => io,
+                None => io_from_environment()?,
+            },
+            lazy_bound_ns: match self.lazy_bound {
+                Some(bound) => bound.map_or(0, |b| b.as_nanos().clamp(1, u64::MAX.into()) as u64),
+                None => lazy_bound_from_environment()?,
+            },
+        })
+    }
+}
+
+/// A complete configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Settings {
+    pub workers: usize,
+    pub backend: Backend,
+    pub io: Io,
+    /// 0 = no bound.
+    pub lazy_bound_ns: u64,
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Variables that heddle reads, those of its tools included (see heddle(7)).
+const NAMES: [&str; 6] = [
+    "HEDDLE_WORKERS",
+    "HEDDLE_BACKEND",
+    "HEDDLE_IO",
+    "HEDDLE_LAZY_BOUND",
+    "HEDDLE_TRACE",
+    "HEDDLE_PLAN",
+];
+
+/// Says so when the environment has a name that one of [`NAMES`] was probably meant by: a setting
+/// that is silently ignored costs an afternoon.
+pub(crate) fn warn_of_misspelled_names() {
+    for (name, _) in std::env::vars_os() {
+        if let Some(name) = name.to_str().filter(|name| name.starts_with("HEDDLE_"))
+            && let Some(meant) = meant_by(name)
+        {
+            // A closed standard error is no reason not to start.
+            let _ = writeln!(io::stderr(), "heddle: {name} is not read; {meant} is");
+        }
+    }
+}
+
+/// The name of ours that differs from `name` by one or two letters.
+fn meant_by(name: &str) -> Option<&'static str> {
+    if NAMES.contains(&name) {
+        return None;
+    }
+    NAMES.into_iter().find(|ours| edits(name.as_bytes(), ours.as_bytes()) <= 2)
+}
+
+/// Letters to insert, delete or replace to make `one` of `two` (Levenshtein's distance).
+fn edits(one: &[u8], two: &[u8]) -> usize {
+    let mut row: Vec<usize> = (0..=two.len()).collect();
+    for (i, a) in one.iter().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, b) in two.iter().enumerate() {
+            let replaced = diagonal + usize::from(a != b);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[two.len()]
+}
+
+fn unreadable(name: &str, value: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, format!("{name}={value}: not understood"))
+}
+
+fn backend_from_environment() -> io::Result<Backend> {
+    match variable("HEDDLE_BACKEND").as_deref() {
+        None | Some("user") => Ok(Backend::User),
+        Some("native") => Ok(Backend::Native),
+        Some(other) => Err(unreadable("HEDDLE_BACKEND", other)),
+    }
+}
+
+fn io_from_environment() -> io::Result<Io> {
+    match variable("HEDDLE_IO").as_deref() {
+        None => Ok(Io::Auto),
+        Some("uring") => Ok(Io::Uring),
+        Some("epoll") => Ok(Io::Epoll),
+        Some(other) => Err(unreadable("HEDDLE_IO", other)),
+    }
+}
+
+fn lazy_bound_from_environment() -> io::Result<u64> {
+    match variable("HEDDLE_LAZY_BOUND").as_deref() {
+        None => Ok(LAZY_BOUND.as_nanos() as u64),
+        Some("off") => Ok(0),
+        Some(text) => match text.parse::<u64>() {
+            Ok(ms) if ms > 0 => Ok(ms.saturating_mul(1_000_000)),
+            _ => Err(unreadable("HEDDLE_LAZY_BOUND", text)),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_misses_are_recognised() {
+        let meant = |rest: &str| meant_by(&["HEDDLE", rest].join("_"));
+        assert_eq!(meant("WORKER"), Some("HEDDLE_WORKERS"));
+        assert_eq!(meant("BACKED"), Some("HEDDLE_BACKEND"));
+        assert_eq!(meant("LAZYBOUND"), Some("HEDDLE_LAZY_BOUND"));
+        assert_eq!(meant("OI"), Some("HEDDLE_IO"));
+        for right in NAMES {
+            assert_eq!(meant_by(right), None);
+        }
+        // Somebody else's.
+        assert_eq!(meant("COLOUR_THEME"), None);
+    }
+
+    #[test]
+    fn edits_are_counted() {
+        assert_eq!(edits(b"", b"abc"), 3);
+        assert_eq!(edits(b"kitten", b"sitting"), 3);
+        assert_eq!(edits(b"same", b"same"), 0);
+    }
+}

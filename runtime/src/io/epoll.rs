@@ -1,0 +1,206 @@
+//! The epoll reactor: one-shot readiness, for kernels without io_uring and for comparison.
+//!
+//! Each wait arms its descriptor anew (`EPOLLONESHOT`): one more system call than edge-triggered
+//! registration, but right for descriptors that the program closes and reopens behind our back.
+//! A wait may end although nothing has happened (the event was of a closed descriptor's file
+//! that lives on elsewhere): callers try again.
+//!
+//! Invariant: a thread is linked in the list of its descriptor (`heads[fd]`, through `next` and
+//! `prev` of its control block) exactly while it waits here; `result` says which descriptor and
+//! which interest. So arming and removing cost the same however many threads wait, and nothing
+//! is allocated per wait.
+
+use core::cell::{Cell, RefCell};
+use core::ptr;
+use core::sync::atomic::Ordering::Relaxed;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+
+use super::reactor::Interest;
+use crate::control::{Control, WaitKind};
+use crate::sys::epoll as sys;
+use crate::sys::event::Event;
+use crate::worker::Worker;
+
+/// Events that one system call takes in.
+const EVENTS: usize = 256;
+/// `EventData` of the eventfd; descriptors are not negative, so no descriptor collides.
+const EVENT: u64 = u64::MAX;
+/// `Control::result` holds the descriptor and, in bit 0, the interest; so descriptors end here.
+const FD_MAX: RawFd = i32::MAX >> 1;
+
+/// See the file's head.
+pub(crate) struct Epoll {
+    set: OwnedFd,
+    /// Ends the worker's sleep.
+    pub event: Event,
+    /// The first waiter of each descriptor, by its number.
+    heads: RefCell<Vec<*const Control>>,
+    waiting: Cell<usize>,
+    /// Room for events, kept between polls.
+    events: Cell<Vec<libc::epoll_event>>,
+}
+
+impl Epoll {
+    /// Makes the set.
+    pub fn new() -> io::Result<Self> {
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let event = Event::new()?;
+        epoll::add(&set, event.as_fd(), EventData::new_u64(EVENT), EventFlags::IN)?;
+        Ok(Epoll {
+            set,
+            event,
+            heads: RefCell::new(Vec::new()),
+            waiting: Cell::new(0),
+            events: Cell::new(Vec::with_capacity(EVENTS)),
+        })
+    }
+
+    /// Threads that wait here.
+    pub fn waiting(&self) -> u64 {
+        self.waiting.get() as u64
+    }
+
+    /// Arms `fd` for `thread`, which parks next.
+    pub fn add(&self, thread: &'static Control, fd: RawFd, interest: Interest) -> io::Result<()> {
+        if !(0..=FD_MAX).contains(&fd) {
+            return Err(rustix::io::Errno::BADF.into());
+        }
+        let mut heads = self.heads.borrow_mut();
+        let index = fd as usize;
+        if heads.len() <= index {
+            let more = index + 1 - heads.len();
+            heads.try_reserve(more)?;
+            heads.resize(index + 1, ptr::null());
+        }
+        thread.result.store(fd << 1 | i32::from(interest == Interest::Write), Relaxed);
+        let after = heads[index];
+        thread.prev.set(ptr::null());
+        thread.next.set(after);
+        // SAFETY: null or a slot of the slab that is linked in this list.
+        if let Some(after) = unsafe { after.as_ref() } {
+            after.prev.set(thread);
+        }
+        heads[index] = thread;
+        self.waiting.set(self.waiting.get() + 1);
+        let armed = self.arm(fd, thread);
+        if armed.is_err() {
+            self.unlink(&mut heads, thread);
+        }
+        armed
+    }
+
+    /// Arms `fd` for all threads from `first` on.
+    fn arm(&self, fd: RawFd, first: *const Control) -> io::Result<()> {
+        let mut flags = EventFlags::ONESHOT;
+        for waiter in list(first) {
+            flags |= match interest_of(waiter) {
+                Interest::Read => EventFlags::IN | EventFlags::RDHUP,
+                Interest::Write => EventFlags::OUT,
+            };
+        }
+        // SAFETY: not negative; if it is not open, the kernel says so.
+        let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+        let data = EventData::new_u64(fd as u64);
+        match epoll::modify(&self.set, borrowed, data, flags) {
+            Err(rustix::io::Errno::NOENT) => Ok(epoll::add(&self.set, borrowed, data, flags)?),
+            other => Ok(other?),
+        }
+    }
+
+    fn unlink(&self, heads: &mut [*const Control], thread: &Control) {
+        let (prev, next) = (thread.prev.get(), thread.next.get());
+        // SAFETY: null or slots of the slab that are linked in this list.
+        match unsafe { prev.as_ref() } {
+            Some(prev) => prev.next.set(next),
+            None => heads[fd_of(thread) as usize] = next,
+        }
+        // SAFETY: as above.
+        if let Some(next) = unsafe { next.as_ref() } {
+            next.prev.set(prev);
+        }
+        self.waiting.set(self.waiting.get() - 1);
+    }
+
+    /// Takes `thread`, which waits here and has not been made ready, out.
+    ///
+    /// Its descriptor may stay armed: the event then finds nobody, or a later waiter, who tries
+    /// in vain and waits again.
+    pub fn remove(&self, thread: &'static Control) {
+        self.unlink(&mut self.heads.borrow_mut(), thread);
+    }
+
+    /// Takes events in, without sleeping.
+    pub fn poll(&self, worker: &'static Worker) {
+        if self.waiting.get() != 0 {
+            self.wait(worker, Some(0));
+        }
+    }
+
+    /// Sleeps until an event or for `ns`.
+    pub fn wait(&self, worker: &'static Worker, ns: Option<u64>) {
+        let mut events = self.events.take();
+        events.clear();
+        sys::wait(self.set.as_fd(), &mut events, ns);
+        for event in &events {
+            match event.u64 {
+                EVENT => self.event.clear(),
+                fd => {
+                    let flags = EventFlags::from_bits_retain(event.events);
+                    self.deliver(worker, fd as RawFd, flags);
+                }
+            }
+        }
+        self.events.set(events);
+    }
+
+    /// Makes the threads ready that waited for what has happened; arms for the others again.
+    fn deliver(&self, worker: &'static Worker, fd: RawFd, flags: EventFlags) {
+        let failed = flags.intersects(EventFlags::ERR | EventFlags::HUP);
+        let readable = failed || flags.intersects(EventFlags::IN | EventFlags::RDHUP);
+        let writable = failed || flags.intersects(EventFlags::OUT);
+        self.wake(worker, fd, |interest| match interest {
+            Interest::Read => readable,
+            Interest::Write => writable,
+        });
+        let rest = self.heads.borrow()[fd as usize];
+        if !rest.is_null() && self.arm(fd, rest).is_err() {
+            // The descriptor is gone: whoever still waits finds out by trying.
+            self.wake(worker, fd, |_| true);
+        }
+    }
+
+    /// Makes the threads ready that wait for `fd` with an interest that `is_ready`.
+    fn wake(&self, worker: &'static Worker, fd: RawFd, is_ready: impl Fn(Interest) -> bool) {
+        let mut heads = self.heads.borrow_mut();
+        for waiter in list(heads[fd as usize]) {
+            if is_ready(interest_of(waiter)) {
+                self.unlink(&mut heads, waiter);
+                // A deadline that passes before the thread runs finds nothing to end.
+                waiter.wait.set(WaitKind::None);
+                worker.ready_local(waiter);
+            }
+        }
+    }
+}
+
+fn fd_of(thread: &Control) -> RawFd {
+    thread.result.load(Relaxed) >> 1
+}
+
+fn interest_of(thread: &Control) -> Interest {
+    if thread.result.load(Relaxed) & 1 == 0 { Interest::Read } else { Interest::Write }
+}
+
+/// The threads of a list from `first` on; the one that was returned last may be unlinked.
+fn list(first: *const Control) -> impl Iterator<Item = &'static Control> {
+    let mut each = first;
+    core::iter::from_fn(move || {
+        // SAFETY: null or a slot of the slab that is linked in this list.
+        let thread = unsafe { each.as_ref() }?;
+        each = thread.next.get();
+        Some(thread)
+    })
+}

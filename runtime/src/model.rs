@@ -1,0 +1,54 @@
+//! The seam to the proofs: what the model checker and the simulation replace.
+//!
+//! The files that implement a protocol (`raw_lock`, `wait`, `inbox`, `sleep`, `sync`,
+//! `thread/park`, `thread/join`) take their atomics, cells and pauses from here, so the code that
+//! is checked is the code that runs:
+//! - here they are core's;
+//! - `tests/loom.rs` compiles the same files with loom's in a module of this name;
+//! - with the feature `sim` each atomic operation is a point where the simulation may let another
+//!   worker go on.
+
+#[cfg(feature = "sim")]
+pub(crate) use crate::sim::atomic::{AtomicPtr, AtomicU32};
+pub(crate) use core::cell::Cell;
+pub(crate) use core::sync::atomic::fence;
+#[cfg(not(feature = "sim"))]
+pub(crate) use core::sync::atomic::{AtomicPtr, AtomicU32};
+use core::time::Duration;
+
+use crate::sys::futex;
+
+/// Turns of a spin-wait before the kernel is asked: a holder needs tens of nanoseconds.
+pub(crate) const SPINS: u32 = 100;
+
+/// One turn of a spin-wait.
+#[inline(always)]
+pub(crate) fn spin() {
+    #[cfg(feature = "sim")]
+    crate::sim::pause();
+    crate::arch::relax();
+}
+
+/// Sleeps while `*word == expected`, at most for `timeout`; may return early.
+pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
+    #[cfg(feature = "sim")]
+    if crate::sim::pause() {
+        return;
+    }
+    futex::wait(word_of(word), expected, timeout);
+}
+
+/// Wakes at most `count` sleepers of `word`.
+pub(crate) fn futex_wake(word: &AtomicU32, count: u32) {
+    futex::wake(word_of(word), count);
+}
+
+#[cfg(not(feature = "sim"))]
+fn word_of(word: &AtomicU32) -> &core::sync::atomic::AtomicU32 {
+    word
+}
+
+#[cfg(feature = "sim")]
+fn word_of(word: &AtomicU32) -> &core::sync::atomic::AtomicU32 {
+    word.plain()
+}

@@ -1,0 +1,366 @@
+//! The run queues of one worker: Fast by priority, Lazy by group.
+//!
+//! Only the worker itself touches them. Fast: one linked list per priority, found by a bitmap.
+//! Lazy: one ring buffer per group; a ring (rather than a linked list) lets the switch prefetch
+//! control blocks and stacks of threads further on, which a list can't name without missing the
+//! cache itself. When several groups have threads they share by weight.
+//!
+//! Invariants:
+//! 1. A thread is in at most one queue, once.
+//! 2. Fast before Lazy: [`RunQueues::pop`] returns a lazy thread only when no time-critical one
+//!    is ready (the lazy bound is the worker's business: it calls [`RunQueues::pop_lazy`]).
+//! 3. A push never fails: when a ring can't grow, the thread goes to a linked overflow list.
+
+use core::cell::{Cell, UnsafeCell};
+use core::ptr;
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::arch::prefetch;
+use crate::control::Control;
+
+/// Scheduling groups of the Lazy region (TEK's four).
+pub(crate) const GROUPS: usize = 4;
+/// Share of each group in a round, urgent first.
+const WEIGHTS: [u32; GROUPS] = [8, 4, 2, 1];
+/// How many places ahead the switch asks for control blocks, and for stacks: a switch takes some
+/// 20 ns, memory 100 and more. And how many lines of a stack it asks for: the switch's own frames
+/// and the first of the program's. With 100 000 ready threads in random order: 8/4 places and 3
+/// lines 70 ns, 12/6 and 3 lines 69 ns, 8/4 and 5 lines 57 ns, 12/6 and 5 lines 42 ns, 12/6 and 7
+/// lines 41 ns (one worker, the machine's other core busy).
+const BLOCK_AHEAD: usize = 12;
+const STACK_AHEAD: usize = 6;
+const STACK_LINES: usize = 5;
+/// Threads a ring holds at first.
+const RING_MIN: usize = 256;
+
+/// See the file's head.
+pub(crate) struct RunQueues {
+    fast_bits: Cell<u128>,
+    fast: [List; 100],
+    lazy_bits: Cell<u32>,
+    lazy: [Ring; GROUPS],
+    credit: [Cell<u32>; GROUPS],
+    ready: Cell<u32>,
+}
+
+impl RunQueues {
+    pub fn new() -> Self {
+        RunQueues {
+            fast_bits: Cell::new(0),
+            fast: [const { List::new() }; 100],
+            lazy_bits: Cell::new(0),
+            lazy: [const { Ring::new() }; GROUPS],
+            credit: WEIGHTS.map(Cell::new),
+            ready: Cell::new(0),
+        }
+    }
+
+    /// A new round of the groups' shares.
+    #[cfg(feature = "sim")]
+    pub fn reset_for_simulation(&self) {
+        self.credit.iter().zip(WEIGHTS).for_each(|(credit, weight)| credit.set(weight));
+    }
+
+    /// Threads in the queues.
+    #[inline(always)]
+    pub fn len(&self) -> u32 {
+        self.ready.get()
+    }
+
+    /// Whether a time-critical thread is ready.
+    #[inline(always)]
+    pub fn has_fast(&self) -> bool {
+        self.fast_bits.get() != 0
+    }
+
+    /// Whether a lazy thread is ready.
+    #[inline(always)]
+    pub fn has_lazy(&self) -> bool {
+        self.lazy_bits.get() != 0
+    }
+
+    /// Highest priority that is ready, 0 when none is time-critical.
+    #[inline]
+    pub fn fast_priority(&self) -> u8 {
+        let bits = self.fast_bits.get();
+        if bits == 0 { 0 } else { 127 - bits.leading_zeros() as u8 }
+    }
+
+    /// Appends a thread to the queue of its priority or group.
+    #[inline]
+    pub fn push(&self, thread: &'static Control) {
+        self.ready.set(self.ready.get() + 1);
+        let priority = thread.priority.load(Relaxed);
+        if priority == 0 {
+            let group = thread.group.load(Relaxed) as usize % GROUPS;
+            self.lazy[group].push(thread);
+            self.lazy_bits.set(self.lazy_bits.get() | 1 << group);
+        } else {
+            self.push_fast(thread, priority);
+        }
+    }
+
+    #[cold]
+    fn push_fast(&self, thread: &'static Control, priority: u8) {
+        self.fast[priority as usize].push(thread);
+        self.fast_bits.set(self.fast_bits.get() | 1 << priority);
+    }
+
+    /// The next thread: the most urgent time-critical one, else a lazy one.
+    #[inline]
+    pub fn pop(&self) -> Option<&'static Control> {
+        if self.fast_bits.get() != 0 {
+            return self.pop_fast();
+        }
+        self.pop_lazy()
+    }
+
+    /// The next time-critical thread.
+    #[cold]
+    pub fn pop_fast(&self) -> Option<&'static Control> {
+        let priority = self.fast_priority();
+        let list = &self.fast[priority as usize];
+        let thread = list.pop()?;
+        if list.is_empty() {
+            self.fast_bits.set(self.fast_bits.get() & !(1 << priority));
+        }
+        self.ready.set(self.ready.get() - 1);
+        Some(thread)
+    }
+
+    /// The next lazy thread, whatever the Fast region has.
+    #[inline]
+    pub fn pop_lazy(&self) -> Option<&'static Control> {
+        loop {
+            let bits = self.lazy_bits.get();
+            if bits == 0 {
+                return None;
+            }
+            let group = if bits & (bits - 1) == 0 {
+                bits.trailing_zeros() as usize
+            } else {
+                self.group_by_weight(bits)
+            };
+            let ring = &self.lazy[group];
+            let thread = ring.pop();
+            if ring.is_empty() {
+                self.lazy_bits.set(bits & !(1 << group));
+            }
+            if let Some(thread) = thread {
+                self.ready.set(self.ready.get() - 1);
+                return Some(thread);
+            }
+        }
+    }
+
+    /// The most urgent ready group that has credit left; a new round when none has.
+    fn group_by_weight(&self, bits: u32) -> usize {
+        loop {
+            for group in 0..GROUPS {
+                let credit = self.credit[group].get();
+                if bits & 1 << group != 0 && credit > 0 {
+                    self.credit[group].set(credit - 1);
+                    return group;
+                }
+            }
+            for (credit, weight) in self.credit.iter().zip(WEIGHTS) {
+                credit.set(weight);
+            }
+        }
+    }
+
+    /// Puts threads whose priority has changed since they were queued (inheritance) where they
+    /// belong. O(ready).
+    #[cold]
+    pub fn resort(&self) {
+        for ring in &self.lazy {
+            ring.extract_critical(|thread| {
+                self.push_fast(thread, thread.priority.load(Relaxed));
+            });
+        }
+        for priority in 1..self.fast.len() {
+            let mut each = self.fast[priority].take_all();
+            self.fast_bits.set(self.fast_bits.get() & !(1 << priority));
+            // SAFETY: null or a slot of the slab that was queued here.
+            while let Some(thread) = unsafe { each.as_ref() } {
+                each = thread.next.get();
+                self.ready.set(self.ready.get() - 1);
+                self.push(thread);
+            }
+        }
+    }
+}
+
+/// Threads of one priority, linked by `Control::next`.
+struct List {
+    head: Cell<*const Control>,
+    tail: Cell<*const Control>,
+}
+
+impl List {
+    const fn new() -> Self {
+        List { head: Cell::new(ptr::null()), tail: Cell::new(ptr::null()) }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.head.get().is_null()
+    }
+
+    fn push(&self, thread: &'static Control) {
+        thread.next.set(ptr::null());
+        // SAFETY: the tail is null or a slot of the slab.
+        match unsafe { self.tail.get().as_ref() } {
+            Some(tail) => tail.next.set(thread),
+            None => self.head.set(thread),
+        }
+        self.tail.set(thread);
+    }
+
+    /// The chain of all threads.
+    fn take_all(&self) -> *const Control {
+        self.tail.set(ptr::null());
+        self.head.replace(ptr::null())
+    }
+
+    fn pop(&self) -> Option<&'static Control> {
+        // SAFETY: the head is null or a slot of the slab.
+        let thread = unsafe { self.head.get().as_ref() }?;
+        self.head.set(thread.next.get());
+        if thread.next.get().is_null() {
+            self.tail.set(ptr::null());
+        }
+        Some(thread)
+    }
+}
+
+/// A growing ring buffer of threads; null entries are threads that left (promotion).
+struct Ring {
+    entries: UnsafeCell<Vec<*const Control>>,
+    /// Capacity - 1; the capacity is a power of two, or zero before the first push.
+    mask: Cell<usize>,
+    head: Cell<usize>,
+    tail: Cell<usize>,
+    /// Where threads go when memory for a larger ring is refused.
+    overflow: List,
+}
+
+impl Ring {
+    const fn new() -> Self {
+        Ring {
+            entries: UnsafeCell::new(Vec::new()),
+            mask: Cell::new(0),
+            head: Cell::new(0),
+            tail: Cell::new(0),
+            overflow: List::new(),
+        }
+    }
+
+    #[inline(always)]
+    fn is_empty(&self) -> bool {
+        self.head.get() == self.tail.get() && self.overflow.is_empty()
+    }
+
+    #[inline(always)]
+    fn entry(&self, position: usize) -> *mut *const Control {
+        // SAFETY: masked, so inside the vector once it has its capacity; only the owning worker
+        // gets here, and no reference to the vector is alive during calls of this method.
+        unsafe { (*self.entries.get()).as_mut_ptr().add(position & self.mask.get()) }
+    }
+
+    #[inline]
+    fn push(&self, thread: &'static Control) {
+        let tail = self.tail.get();
+        if tail.wrapping_sub(self.head.get()) >= self.mask.get() || !self.overflow.is_empty() {
+            return self.push_slow(thread);
+        }
+        // SAFETY: there is room, so the entry is free.
+        unsafe { *self.entry(tail) = thread };
+        self.tail.set(tail.wrapping_add(1));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn push_slow(&self, thread: &'static Control) {
+        if !self.overflow.is_empty() || !self.grow() {
+            return self.overflow.push(thread);
+        }
+        self.push(thread);
+    }
+
+    /// Doubles the capacity; false when memory is refused.
+    fn grow(&self) -> bool {
+        let old = if self.mask.get() == 0 { 0 } else { self.mask.get() + 1 };
+        let capacity = (old * 2).max(RING_MIN);
+        let mut entries = Vec::new();
+        if entries.try_reserve_exact(capacity).is_err() {
+            return false;
+        }
+        let (head, tail) = (self.head.get(), self.tail.get());
+        for position in (0..tail.wrapping_sub(head)).map(|i| head.wrapping_add(i)) {
+            // SAFETY: between head and tail the entries are written.
+            entries.push(unsafe { *self.entry(position) });
+        }
+        self.head.set(0);
+        self.tail.set(entries.len());
+        entries.resize(capacity, ptr::null());
+        // SAFETY: no reference into the vector is alive.
+        unsafe { *self.entries.get() = entries };
+        self.mask.set(capacity - 1);
+        true
+    }
+
+    #[inline]
+    fn pop(&self) -> Option<&'static Control> {
+        while self.head.get() != self.tail.get() {
+            let head = self.head.get();
+            self.head.set(head.wrapping_add(1));
+            // SAFETY: between head and tail the entries are written.
+            let thread = unsafe { (*self.entry(head)).as_ref() };
+            self.prefetch_after(head);
+            if thread.is_some() {
+                return thread;
+            }
+        }
+        self.overflow.pop()
+    }
+
+    /// Asks for the control block of a thread further on and for the stack of a nearer one, whose
+    /// control block an earlier call asked for.
+    ///
+    /// Entries past the tail are stale or null: a prefetch of them is harmless.
+    #[inline(always)]
+    fn prefetch_after(&self, head: usize) {
+        if self.tail.get().wrapping_sub(head) <= BLOCK_AHEAD {
+            // So few threads are in the caches anyway.
+            return;
+        }
+        // SAFETY: masked positions are inside the vector, which is initialised to its capacity;
+        // what an old entry names is a slot of the slab, which stays mapped and readable.
+        unsafe {
+            prefetch((*self.entry(head.wrapping_add(BLOCK_AHEAD))).cast());
+            let near = *self.entry(head.wrapping_add(STACK_AHEAD));
+            if !near.is_null() {
+                let sp = (*near).context.get().sp;
+                for line in 0..STACK_LINES {
+                    prefetch(sp.wrapping_add(line * 64));
+                }
+            }
+        }
+    }
+
+    /// Takes out every thread that is time-critical by now.
+    fn extract_critical(&self, mut take: impl FnMut(&'static Control)) {
+        let (head, tail) = (self.head.get(), self.tail.get());
+        for position in (0..tail.wrapping_sub(head)).map(|i| head.wrapping_add(i)) {
+            let entry = self.entry(position);
+            // SAFETY: between head and tail the entries are written.
+            if let Some(thread) = unsafe { (*entry).as_ref() }
+                && thread.is_critical()
+            {
+                // SAFETY: as above.
+                unsafe { *entry = ptr::null() };
+                take(thread);
+            }
+        }
+    }
+}

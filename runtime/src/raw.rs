@@ -1,0 +1,169 @@
+//! What the C API is built from: the runtime's inner pieces, without promises of stability.
+//!
+//! Not part of the Rust API. Everything here has the rules of the module it comes from.
+
+use core::ptr;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::io;
+
+use crate::arch::Context;
+use crate::config::Backend;
+use crate::control::{CANCEL_ASKED, CANCEL_DISABLED, JOIN_DETACHED, JOIN_DONE, JOIN_OPEN};
+use crate::thread::{Builder, Thread};
+use crate::{runtime, sched, stack};
+
+pub use crate::control::Outcome;
+pub use crate::io::call::{deadline, operate, receive, retry, send, wait_ready};
+pub use crate::io::reactor::Interest;
+pub use crate::sync::raw_mutex::RawMutex;
+pub use crate::sys::clock::now_ns;
+pub use crate::wait::{Batch, Locked, WaitQueue, wake};
+
+/// Body of a raw thread. It may return, or leave through [`finish`] at any depth.
+pub type Entry = unsafe extern "C-unwind" fn(argument: *mut u8);
+
+/// The calling thread's control block, as a number that is unique among live threads.
+pub use crate::control::Control;
+
+/// The calling thread.
+#[inline]
+pub fn current() -> &'static Control {
+    sched::current()
+}
+
+/// Whether threads are kernel threads here (native backend). Starts the runtime.
+///
+/// # Errors
+/// When the runtime can't start.
+pub fn is_native() -> io::Result<bool> {
+    Ok(runtime::try_get_or_start()?.config.backend == Backend::Native)
+}
+
+/// Starts a thread that calls `entry(argument)`; the caller has to [`join`] or [`detach`] it.
+///
+/// # Errors
+/// As [`Builder::spawn`]; `Unsupported` on the native backend.
+///
+/// # Safety
+/// 1. `entry` may be called with `argument` on another thread.
+pub unsafe fn spawn(builder: Builder, entry: Entry, argument: *mut u8) -> io::Result<Thread> {
+    if is_native()? {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    let thread = builder.make()?;
+    let top = stack::top_of(thread.slot(), thread.stack.get(), thread.class.get());
+    let packet = top.wrapping_sub(64);
+    // SAFETY: the top of a stack that nobody uses yet; the packet is 16 bytes.
+    unsafe { packet.cast::<Packet>().write(Packet { entry, argument }) };
+    let control = ptr::from_ref(thread).cast_mut().cast();
+    thread.context.set(Context::entry(packet, enter, control));
+    // SAFETY: `make` gave the handle one of its two references.
+    let handle = unsafe { Thread::adopt(thread) };
+    runtime::get_or_start().place(thread);
+    Ok(handle)
+}
+
+#[repr(C)]
+struct Packet {
+    entry: Entry,
+    argument: *mut u8,
+}
+
+/// First Rust function of a raw thread.
+///
+/// # Safety
+/// 1. Called by the trampoline with what [`spawn`] prepared.
+unsafe extern "C" fn enter(_control: *mut u8, packet: *mut u8) -> ! {
+    crate::thread::begin();
+    // SAFETY: `spawn` wrote it there.
+    let Packet { entry, argument } = unsafe { packet.cast::<Packet>().read() };
+    // SAFETY: by the promise of `spawn`'s caller.
+    unsafe { entry(argument) };
+    finish()
+}
+
+/// Ends the calling user-level thread; its frames are abandoned, not unwound.
+pub fn finish() -> ! {
+    let me = sched::current();
+    crate::thread::end_raw(me)
+}
+
+/// Waits for the end of `thread`, until `deadline` (ns, 0 = never) at most.
+pub fn join(thread: &Thread, deadline: u64) -> Outcome {
+    crate::thread::join_until(thread.control(), deadline)
+}
+
+/// Whether `thread` has ended.
+pub fn is_finished(thread: &Thread) -> bool {
+    thread.control().join.load(Acquire) == JOIN_DONE
+}
+
+/// Nobody will join `thread`.
+pub fn detach(thread: &Thread) {
+    let join = &thread.control().join;
+    let _ = join.compare_exchange(JOIN_OPEN, JOIN_DETACHED, Acquire, Relaxed);
+}
+
+/// Waits as the caller has published in a queue; as `Locked::wait`, ended by cancellation too.
+pub fn wait_cancellable(queue: Locked<'_>, me: &'static Control, deadline: u64) -> Outcome {
+    me.cancellable.set(true);
+    let outcome = queue.wait(me, deadline);
+    me.cancellable.set(false);
+    outcome
+}
+
+/// Sleeps until `deadline` (ns).
+pub fn sleep_until(deadline: u64) -> Outcome {
+    crate::thread::sleep_until_ns(deadline)
+}
+
+/// Whether a cancellation is pending for the caller and enabled.
+#[inline]
+pub fn is_cancelled() -> bool {
+    sched::is_cancellable(sched::current())
+}
+
+/// Enables or disables the caller's cancellation; returns whether it was enabled.
+pub fn set_cancellable(enabled: bool) -> bool {
+    let cancel = &sched::current().cancel;
+    let before = if enabled {
+        cancel.fetch_and(!CANCEL_DISABLED, Release)
+    } else {
+        cancel.fetch_or(CANCEL_DISABLED, Release)
+    };
+    before & CANCEL_DISABLED == 0
+}
+
+/// The cancellation that was asked for has been taken: the thread is on its way out.
+pub fn take_cancellation() {
+    let cancel = &sched::current().cancel;
+    cancel.fetch_or(CANCEL_DISABLED, Release);
+    cancel.fetch_and(!CANCEL_ASKED, Release);
+}
+
+/// The C API's data of the calling thread; null at first.
+#[inline]
+pub fn foreign() -> *mut u8 {
+    sched::current().extension().foreign.get()
+}
+
+/// Sets [`foreign`].
+pub fn set_foreign(data: *mut u8) {
+    sched::current().extension().foreign.set(data);
+}
+
+/// Lowest usable address and size of the calling user-level thread's stack.
+pub fn stack_bounds() -> Option<(*mut u8, usize)> {
+    let me = sched::current();
+    let low = me.stack.get();
+    if low.is_null() {
+        return None;
+    }
+    let usable = stack::usable_bytes(me.slot(), low, me.class.get());
+    Some((low.wrapping_add(crate::sys::memory::PAGE), usable))
+}
+
+/// The error that says that the caller was cancelled.
+pub fn cancelled_error() -> io::Error {
+    crate::error::cancelled()
+}

@@ -1,0 +1,317 @@
+//! The runtime: the workers, started once per process, and what they do for each other.
+//!
+//! Invariants:
+//! 1. Workers are only added; `worker(i)` is set for every `i < count`.
+//! 2. Workers live as long as the process.
+
+use core::ptr;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize};
+use std::io;
+use std::sync::{Mutex, Once, OnceLock, mpsc};
+
+use crate::config::{Backend, Config, Settings, WORKERS_MAX};
+use crate::control::{self, Control};
+use crate::monitor::Monitor;
+use crate::stack::overflow;
+use crate::sys::{memory, task};
+use crate::worker::Worker;
+use crate::{sched, table};
+
+/// Alternate signal stack of a worker: the overflow report runs there.
+const ALTERNATE_STACK_BYTES: usize = 64 << 10;
+
+/// See the file's head.
+pub(crate) struct Runtime {
+    pub config: Settings,
+    pub monitor: Monitor,
+    /// Workers that sleep or are about to; a hint.
+    pub sleepers: AtomicU32,
+    /// Placement of threads that kernel threads spawn.
+    turn: AtomicUsize,
+    count: AtomicUsize,
+    workers: [AtomicPtr<Worker>; WORKERS_MAX],
+    adding: Mutex<()>,
+}
+
+static RUNTIME: OnceLock<&'static Runtime> = OnceLock::new();
+static STARTING: Mutex<()> = Mutex::new(());
+/// A runtime that could not start all of its workers. Workers can't be given back, so the next
+/// attempt goes on with these. Touched under `STARTING`.
+static INCOMPLETE: Mutex<Option<&'static Runtime>> = Mutex::new(None);
+/// Set in a child that was forked after the workers had started: it has none.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn in_forked_child() {
+    FORKED.store(true, Relaxed);
+}
+
+/// The runtime, if it has started.
+#[inline]
+pub(crate) fn get() -> Option<&'static Runtime> {
+    RUNTIME.get().copied()
+}
+
+/// The runtime; started from the environment if it has not been.
+///
+/// # Panics
+/// When it can't start; the message says what the kernel or the environment refused.
+pub(crate) fn get_or_start() -> &'static Runtime {
+    match get() {
+        Some(runtime) => runtime,
+        None => match try_get_or_start() {
+            Ok(runtime) => runtime,
+            Err(error) => panic!("heddle's runtime can't start: {error}"),
+        },
+    }
+}
+
+/// The runtime; started from the environment if it has not been.
+pub(crate) fn try_get_or_start() -> io::Result<&'static Runtime> {
+    if let Some(runtime) = get() {
+        if FORKED.load(Relaxed) {
+            let text = "no threads in a child that was forked after heddle's runtime had started";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+        }
+        return Ok(runtime);
+    }
+    match start(Config::new().resolve()?) {
+        // Somebody else was faster: his runtime is as good.
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => get().ok_or_else(|| io::Error::other("the runtime did not start")),
+    }
+}
+
+/// Makes the table and the slab, without which no thread can have a control block; no kernel
+/// thread is started, so a program may still fork.
+pub(crate) fn prepare() -> io::Result<()> {
+    if control::is_reserved() {
+        return Ok(());
+    }
+    let _guard = STARTING.lock().unwrap_or_else(|poison| poison.into_inner());
+    prepare_locked(Config::new().resolve()?.backend)
+}
+
+/// The caller holds `STARTING`.
+fn prepare_locked(backend: Backend) -> io::Result<()> {
+    if !control::slab_base().is_null() {
+        return Ok(());
+    }
+    if memory::page_size() != memory::PAGE {
+        let text = format!("pages of {} bytes are not supported", memory::page_size());
+        return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+    }
+    table::create(backend == Backend::Native)?;
+    control::reserve_slab()
+}
+
+/// Starts the runtime.
+pub(crate) fn start(config: Settings) -> io::Result<()> {
+    let _guard = STARTING.lock().unwrap_or_else(|poison| poison.into_inner());
+    if get().is_some() {
+        let text = "heddle's runtime runs already";
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+    }
+    crate::config::warn_of_misspelled_names();
+    prepare_locked(config.backend)?;
+    crate::trace::open()?;
+    let mut incomplete = INCOMPLETE.lock().unwrap_or_else(|poison| poison.into_inner());
+    let runtime = match incomplete.take() {
+        Some(runtime) if runtime.config == config => runtime,
+        _ => Runtime::new(config),
+    };
+    if runtime.config.backend == Backend::User
+        && let Err(error) = runtime.start_workers()
+    {
+        *incomplete = Some(runtime);
+        return Err(error);
+    }
+    let _ = RUNTIME.set(runtime);
+    Ok(())
+}
+
+impl Runtime {
+    /// A runtime without workers, for the rest of the process's life.
+    fn new(config: Settings) -> &'static Self {
+        Box::leak(Box::new(Runtime {
+            monitor: Monitor::new(),
+            sleepers: AtomicU32::new(0),
+            turn: AtomicUsize::new(0),
+            count: AtomicUsize::new(0),
+            workers: [const { AtomicPtr::new(ptr::null_mut()) }; WORKERS_MAX],
+            adding: Mutex::new(()),
+            config,
+        }))
+    }
+
+    /// Starts the workers that are missing, and the monitor.
+    fn start_workers(&'static self) -> io::Result<()> {
+        static FORK_HOOK: Once = Once::new();
+        overflow::install_handler()?;
+        FORK_HOOK.call_once(|| task::at_fork_in_child(in_forked_child));
+        while self.count() < self.config.workers {
+            #[cfg(feature = "sim")]
+            if crate::sim::is_starting() {
+                self.add_simulated_worker()?;
+                continue;
+            }
+            self.add_worker()?;
+        }
+        #[cfg(feature = "sim")]
+        if crate::sim::is_starting() {
+            return Ok(());
+        }
+        self.monitor.start(self)
+    }
+
+    /// Starts one more worker and waits until it runs; fails as the kernel refused.
+    pub fn add_worker(&'static self) -> io::Result<&'static Worker> {
+        let _guard = self.adding.lock().unwrap_or_else(|poison| poison.into_inner());
+        let index = self.count.load(Relaxed);
+        if index == WORKERS_MAX {
+            return Err(crate::error::exhausted("workers", WORKERS_MAX as u64));
+        }
+        let (send, receive) = mpsc::sync_channel(1);
+        let body = move || {
+            task::block_signals();
+            let made = task::set_alternate_stack(ALTERNATE_STACK_BYTES)
+                .and_then(|()| Worker::new(self, index as u32));
+            match made {
+                Ok(worker) => {
+                    sched::become_worker(worker);
+                    let _ = send.send(Ok(worker));
+                    worker.run();
+                }
+                Err(error) => drop(send.send(Err(error))),
+            }
+        };
+        let spawned = std::thread::Builder::new().name(format!("heddle-{index}")).spawn(body);
+        spawned.map_err(|error| {
+            let text = format!("worker {index}'s kernel thread (RLIMIT_NPROC, RLIMIT_AS): {error}");
+            io::Error::new(error.kind(), text)
+        })?;
+        let worker = receive.recv().map_err(io::Error::other)?.map_err(|error| {
+            let limit = match error.raw_os_error() {
+                Some(libc::ENOMEM) => " (memory, RLIMIT_AS, RLIMIT_MEMLOCK)",
+                Some(libc::EMFILE) => " (RLIMIT_NOFILE)",
+                _ => "",
+            };
+            io::Error::new(error.kind(), format!("worker {index}{limit}: {error}"))
+        })?;
+        self.publish(worker);
+        Ok(worker)
+    }
+
+    /// Counts a new worker in; its number is the count so far.
+    fn publish(&self, worker: &'static Worker) {
+        let index = worker.index as usize;
+        self.workers[index].store(ptr::from_ref(worker).cast_mut(), Release);
+        // ORDER: Release publishes the pointer above; pairs with the Acquire in `count`.
+        self.count.store(index + 1, Release);
+    }
+
+    /// A worker whose loop the simulation steps.
+    #[cfg(feature = "sim")]
+    fn add_simulated_worker(&'static self) -> io::Result<()> {
+        let worker = Worker::new(self, self.count.load(Relaxed) as u32)?;
+        crate::sim::add(worker);
+        self.publish(worker);
+        Ok(())
+    }
+
+    /// Forgets where the last thread was placed.
+    #[cfg(feature = "sim")]
+    pub fn reset_for_simulation(&self) {
+        self.turn.store(0, Relaxed);
+    }
+
+    /// Workers so far.
+    #[inline]
+    pub fn count(&self) -> usize {
+        self.count.load(Acquire)
+    }
+
+    /// A worker by its number, below [`Runtime::count`].
+    #[inline]
+    pub fn worker(&self, index: usize) -> &'static Worker {
+        // SAFETY: invariants 1 and 2.
+        unsafe { &*self.workers[index].load(Acquire) }
+    }
+
+    /// All workers.
+    pub fn workers(&self) -> impl Iterator<Item = &'static Worker> {
+        (0..self.count()).map(|index| self.worker(index))
+    }
+
+    /// Hands a thread that has not started to the less loaded of two workers.
+    #[inline]
+    pub fn place(&'static self, thread: &'static Control) {
+        match sched::worker() {
+            Some(local) => {
+                let other = self.other_than(local);
+                match other {
+                    Some(other) if load(other) + 1 < load(local) => deliver(other, thread),
+                    _ => {
+                        let waiting = local.fresh.push(thread);
+                        if waiting > 1 && self.sleepers.load(Relaxed) != 0 {
+                            self.wake_a_sleeper();
+                        }
+                    }
+                }
+            }
+            None => {
+                let count = self.count();
+                let turn = self.turn.fetch_add(1, Relaxed);
+                let (one, two) = (self.worker(turn % count), self.worker((turn + 1) % count));
+                deliver(if load(two) < load(one) { two } else { one }, thread);
+            }
+        }
+    }
+
+    /// Another worker than `local`, at random.
+    fn other_than(&self, local: &'static Worker) -> Option<&'static Worker> {
+        let count = self.count.load(Relaxed);
+        if count < 2 {
+            return None;
+        }
+        let step = 1 + (local.random() % (count as u64 - 1)) as usize;
+        Some(self.worker((local.index as usize + step) % count))
+    }
+
+    /// Wakes one worker that sleeps, so that it steals.
+    #[cold]
+    pub fn wake_a_sleeper(&'static self) {
+        if let Some(sleeper) = self.workers().find(|w| w.sleeping.is_asleep()) {
+            sleeper.notify();
+        }
+    }
+
+    /// Takes half of somebody's fresh threads for `thief`; false when nobody has any.
+    pub fn steal_for(&'static self, thief: &'static Worker) -> bool {
+        let count = self.count();
+        if count < 2 {
+            return false;
+        }
+        let start = (thief.random() % count as u64) as usize;
+        for victim in (0..count).map(|i| self.worker((start + i) % count)) {
+            let waiting = victim.fresh.len();
+            if waiting != 0
+                && !ptr::eq(victim, thief)
+                && thief.adopt_from(&victim.fresh, waiting.div_ceil(2)) != 0
+            {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// How much a worker has to do: threads that belong to it, waiting ones counted again.
+fn load(worker: &Worker) -> u32 {
+    worker.live.load(Relaxed) + worker.fresh.len() + worker.ready.load(Relaxed)
+}
+
+fn deliver(worker: &'static Worker, thread: &'static Control) {
+    worker.fresh.push(thread);
+    worker.notify();
+}

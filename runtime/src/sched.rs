@@ -1,0 +1,335 @@
+//! What every blocking primitive stands on: who am I, wait, make ready, expire.
+//!
+//! The same four calls serve user-level threads, the program's own kernel threads and the native
+//! backend (which is nothing but kernel threads): a kernel thread that waits sleeps on the futex
+//! word in its control block.
+//!
+//! Invariant: each wait is ended exactly once, by its waker or by [`expire`]; which of the two is
+//! decided where the wait is published (queue lock, park token, join word, reactor).
+
+use core::cell::Cell;
+use core::ptr;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::fence;
+use std::io;
+use std::time::Duration;
+
+use heddle_record::{Class, Fields, Group, Kind as RecordKind, Record, State};
+
+use crate::control::{CANCEL_ASKED, CANCEL_DISABLED, Control, Kind, Outcome, WaitKind};
+use crate::deadlock::{KERNEL_WAITERS, Waiting};
+use crate::stack::{self, KERNEL_CLASS};
+use crate::sync::raw_mutex;
+use crate::sys::{clock, futex, task};
+use crate::worker::Worker;
+use crate::{thread, wait};
+
+thread_local! {
+    /// The worker that this kernel thread is.
+    static WORKER: Cell<Option<&'static Worker>> = const { Cell::new(None) };
+    /// The control block of this kernel thread, once it has used a primitive.
+    static KERNEL: Cell<Option<&'static Control>> = const { Cell::new(None) };
+    /// Gives `KERNEL` back when the kernel thread ends.
+    static KERNEL_GUARD: KernelGuard = const { KernelGuard };
+}
+
+/// `Control::result` of a kernel thread: it sleeps or is about to.
+const FUTEX_WAITING: i32 = 0;
+/// `Control::result` of a kernel thread: its wait has ended.
+const FUTEX_WOKEN: i32 = 1;
+/// `Control::result` of a kernel thread: it should look at its cancellation flag.
+const FUTEX_LOOK: i32 = 2;
+
+/// The worker that the caller runs on, if it runs on one.
+#[inline(always)]
+pub(crate) fn worker() -> Option<&'static Worker> {
+    WORKER.get()
+}
+
+/// Makes the calling kernel thread the worker `worker`.
+pub(crate) fn become_worker(worker: &'static Worker) {
+    WORKER.set(Some(worker));
+}
+
+/// The calling kernel thread is no worker for now.
+#[cfg(feature = "sim")]
+pub(crate) fn leave_worker() {
+    WORKER.set(None);
+}
+
+/// The calling thread: a user-level thread on a worker, else the kernel thread.
+#[inline(always)]
+pub(crate) fn current() -> &'static Control {
+    if let Some(worker) = worker() {
+        // SAFETY: null or a slot of the slab.
+        if let Some(thread) = unsafe { worker.current.load(Relaxed).as_ref() } {
+            return thread;
+        }
+    }
+    current_kernel()
+}
+
+#[cold]
+fn current_kernel() -> &'static Control {
+    if let Some(control) = KERNEL.get() {
+        return control;
+    }
+    let made = crate::runtime::prepare().and_then(|()| stack::take(None, KERNEL_CLASS));
+    let control = match made {
+        Ok(control) => control,
+        Err(error) => panic!("no control block for a kernel thread: {error}"),
+    };
+    control.reset(Kind::Kernel, 1);
+    control.priority.store(0, Relaxed);
+    control.base_priority.store(0, Relaxed);
+    control.group.store(Group::Normal as u8, Relaxed);
+    publish_kernel_record(control);
+    KERNEL.set(Some(control));
+    // Fails only while the kernel thread's locals are being destroyed: the slot then stays taken.
+    let _ = KERNEL_GUARD.try_with(|_| ());
+    control
+}
+
+fn publish_kernel_record(control: &Control) {
+    let record = control.record();
+    let name = std::thread::current().name().map_or(0, crate::table::intern);
+    record.publish(&Fields {
+        generation: record.generation().wrapping_add(1),
+        tid: task::tid(),
+        state: State::Ready,
+        kind: RecordKind::KernelThread,
+        class: Class::Lazy,
+        group: Group::Normal,
+        created_ns: clock::now_ns(),
+        name,
+        ..Fields::default()
+    });
+}
+
+struct KernelGuard;
+
+impl Drop for KernelGuard {
+    fn drop(&mut self) {
+        if let Some(control) = KERNEL.get() {
+            // Here, for they need not be Send; and while their destructors can still ask who
+            // they run on.
+            thread::local::destroy(control);
+            KERNEL.set(None);
+            release(control);
+        }
+    }
+}
+
+/// A record for worker `index`, in a slot of its own that is never given back.
+pub(crate) fn worker_record(index: u32) -> io::Result<&'static Record> {
+    let control = stack::take(None, KERNEL_CLASS)?;
+    control.reset(Kind::Kernel, 1);
+    let record = control.record();
+    record.publish(&Fields {
+        generation: record.generation().wrapping_add(1),
+        tid: task::tid(),
+        worker: index as u16,
+        state: State::Ready,
+        kind: RecordKind::Worker,
+        created_ns: clock::now_ns(),
+        name: crate::table::intern(&format!("worker {index}")),
+        ..Fields::default()
+    });
+    Ok(record)
+}
+
+/// Gives up one reference; the last one frees the slot and its stack.
+#[inline]
+pub(crate) fn release(thread: &'static Control) {
+    // ORDER: Release publishes this holder's use; Acquire makes the last holder see all of them.
+    if thread.references.fetch_sub(1, AcqRel) == 1 {
+        free(thread);
+    }
+}
+
+fn free(thread: &'static Control) {
+    if !thread.extension.load(Relaxed).is_null() {
+        raw_mutex::free_extension(thread);
+    }
+    stack::peak::finish(thread);
+    thread.record().clear();
+    stack::give(worker().map(|worker| &worker.cache), thread);
+}
+
+/// Waits until the wait that the caller has published ends, or `deadline` (ns, 0 = never) passes.
+#[inline]
+pub(crate) fn wait(me: &'static Control, deadline: u64) -> Outcome {
+    let outcome = match worker() {
+        Some(worker) if me.kind.get() == Kind::Light => {
+            if deadline != 0 {
+                if let Err(_refused) = worker.timers.arm(me, deadline) {
+                    return wait_refused(worker, me);
+                }
+                worker.park(me);
+                me.deadline.set(0);
+            } else {
+                worker.park(me);
+            }
+            me.outcome.get()
+        }
+        _ => wait_in_kernel(me, deadline),
+    };
+    me.wait.set(WaitKind::None);
+    outcome
+}
+
+/// No memory for the timer: the wait ends at once as if the deadline had passed.
+#[cold]
+fn wait_refused(worker: &'static Worker, me: &'static Control) -> Outcome {
+    if !expire(me, Outcome::TimedOut) {
+        worker.park(me);
+    }
+    me.wait.set(WaitKind::None);
+    me.outcome.get()
+}
+
+fn wait_in_kernel(me: &'static Control, mut deadline: u64) -> Outcome {
+    let word = futex_word(me);
+    let _counted = (deadline == 0).then(|| Waiting::new(&KERNEL_WAITERS));
+    let record = me.record();
+    record.set_state(State::Parked);
+    loop {
+        // ORDER: Acquire pairs with the Release in `ready`.
+        let seen = word.load(Acquire);
+        if seen == FUTEX_WOKEN as u32 {
+            break;
+        }
+        if seen == FUTEX_LOOK as u32 {
+            let _ = word.compare_exchange(seen, FUTEX_WAITING as u32, Relaxed, Relaxed);
+            if me.cancellable.get() && is_cancellable(me) && expire(me, Outcome::Cancelled) {
+                break;
+            }
+            continue;
+        }
+        let mut left = None;
+        if deadline != 0 {
+            let now = clock::now_ns();
+            if now >= deadline {
+                if expire(me, Outcome::TimedOut) {
+                    break;
+                }
+                // A waker has us already: its wake is on the way.
+                deadline = 0;
+                continue;
+            }
+            left = Some(Duration::from_nanos(deadline - now));
+        }
+        futex::wait(word, FUTEX_WAITING as u32, left);
+    }
+    word.store(FUTEX_WAITING as u32, Relaxed);
+    record.set_state(State::Ready);
+    me.outcome.get()
+}
+
+fn futex_word(thread: &'static Control) -> &'static core::sync::atomic::AtomicU32 {
+    // SAFETY: AtomicI32 and AtomicU32 have the same layout; all uses of a kernel thread's word
+    // go through this view.
+    unsafe { &*(&raw const thread.result).cast() }
+}
+
+/// Makes a thread ready whose wait the caller has ended. Exactly once per wait.
+#[inline]
+pub(crate) fn ready(thread: &'static Control) {
+    // ORDER: Relaxed is enough to find the worker: it was set before the thread first ran, and
+    // the caller learned of the wait through a lock or an acquiring load.
+    let target = thread.worker.load(Relaxed);
+    if let Some(worker) = worker()
+        && ptr::eq(worker, target)
+    {
+        return worker.ready_local(thread);
+    }
+    ready_elsewhere(thread);
+}
+
+#[cold]
+fn ready_elsewhere(thread: &'static Control) {
+    if thread.kind.get() == Kind::Kernel {
+        let word = futex_word(thread);
+        // ORDER: Release publishes `outcome` and what the waker wrote.
+        word.store(FUTEX_WOKEN as u32, Release);
+        // The thread may be gone by now; a wake without sleepers does nothing.
+        return futex::wake(word, 1);
+    }
+    // SAFETY: a light thread that waited has started, so its worker is set; workers live for ever.
+    let worker = unsafe { &*thread.worker.load(Relaxed) };
+    worker.inbox.push(thread);
+    worker.notify();
+}
+
+/// Ends `thread`'s wait for the reason `outcome`, unless its waker has it already.
+///
+/// Called by the thread's owner only: its worker, or itself when it is a kernel thread. True: the
+/// caller makes it ready (or just goes on). False: a wake or a completion is on its way.
+pub(crate) fn expire(thread: &'static Control, outcome: Outcome) -> bool {
+    let ended = match thread.wait.get() {
+        WaitKind::None => false,
+        WaitKind::Queue | WaitKind::Shared => wait::abandon(thread),
+        WaitKind::Sleep => true,
+        WaitKind::Park => thread::abandon_park(thread),
+        WaitKind::Join => thread::abandon_join(thread),
+        WaitKind::Reactor => match worker() {
+            Some(worker) => worker.reactor.expire(worker, thread, outcome),
+            None => false,
+        },
+    };
+    if ended {
+        thread.outcome.set(outcome);
+        // So that nothing else ends it again before the thread runs: a cancelled sleep whose
+        // deadline passes.
+        thread.wait.set(WaitKind::None);
+        thread.deadline.set(0);
+    }
+    ended
+}
+
+/// Whether a cancellation is pending for `thread` and not disabled.
+#[inline]
+pub(crate) fn is_cancellable(thread: &Control) -> bool {
+    thread.cancel.load(Acquire) & (CANCEL_ASKED | CANCEL_DISABLED) == CANCEL_ASKED
+}
+
+/// Asks `thread` to end: the cancellable wait it is in, or the next one, returns `Cancelled`.
+pub(crate) fn cancel(thread: &'static Control) {
+    // ORDER: Release pairs with the Acquire in `is_cancellable`.
+    thread.cancel.fetch_or(CANCEL_ASKED, Release);
+    if thread.kind.get() == Kind::Kernel {
+        let word = futex_word(thread);
+        let (from, to) = (FUTEX_WAITING as u32, FUTEX_LOOK as u32);
+        if word.compare_exchange(from, to, Release, Relaxed).is_ok() {
+            futex::wake(word, 1);
+        }
+        return crate::io::interrupt::interrupt(thread);
+    }
+    // ORDER: pairs with the fence in `Worker::adopt_from`: a thread that starts now sees the flag.
+    fence(SeqCst);
+    // SAFETY: null or a worker; workers live for ever.
+    let Some(worker) = (unsafe { thread.worker.load(Acquire).as_ref() }) else { return };
+    thread.references.fetch_add(1, Relaxed);
+    worker.requests.push(thread);
+    worker.notify();
+}
+
+/// The priority of `thread` was raised: if it is ready, it may be in the wrong queue.
+///
+/// Only stores: callers hold locks. A worker that sleeps needs no signal, see `Worker::resort`.
+pub(crate) fn priority_was_raised(thread: &Control) {
+    // SAFETY: null or a worker; workers live for ever.
+    if let Some(worker) = unsafe { thread.worker.load(Acquire).as_ref() } {
+        // ORDER: Release publishes the priority; the poll word comes last (see `Worker::look`).
+        worker.resort.store(true, Release);
+        worker.poll.store(1, Release);
+    }
+}
+
+/// Serves a cancellation that has arrived at `worker`, in its scheduler context.
+pub(crate) fn serve_cancel(worker: &'static Worker, thread: &'static Control) {
+    if is_cancellable(thread) && thread.cancellable.get() && expire(thread, Outcome::Cancelled) {
+        worker.ready_local(thread);
+    }
+    release(thread);
+}

@@ -1,0 +1,132 @@
+//! The overflow report: who overflowed its stack, how large it was — then the fault as usual.
+//!
+//! Runs on the worker's alternate signal stack. It writes with `write(2)` and formats into a local
+//! buffer: no allocation, no locks.
+
+use core::fmt::Write;
+use core::sync::atomic::AtomicPtr;
+use core::sync::atomic::Ordering::Relaxed;
+use std::io;
+
+use super::CLASS_BYTES;
+use crate::control::Control;
+use crate::sched;
+use crate::sys::memory::PAGE;
+
+/// What handled SIGSEGV before; a leaked box, set once.
+static BEFORE: AtomicPtr<libc::sigaction> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Installs the handler, keeping the one that was there for all other faults.
+pub(crate) fn install_handler() -> io::Result<()> {
+    if !BEFORE.load(Relaxed).is_null() {
+        return Ok(());
+    }
+    // SAFETY: plain libc calls on local structures; the handler is async-signal-safe.
+    unsafe {
+        let mut before: libc::sigaction = core::mem::zeroed();
+        if libc::sigaction(libc::SIGSEGV, core::ptr::null(), &mut before) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        BEFORE.store(Box::into_raw(Box::new(before)), Relaxed);
+        let mut action: libc::sigaction = core::mem::zeroed();
+        action.sa_sigaction = on_fault as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
+        if libc::sigaction(libc::SIGSEGV, &action, core::ptr::null_mut()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the kernel passes a valid siginfo.
+    let address = unsafe { (*info).si_addr() } as usize;
+    if let Some(worker) = sched::worker() {
+        // SAFETY: null or a slot of the slab.
+        if let Some(thread) = unsafe { worker.current.load(Relaxed).as_ref() } {
+            let guard = thread.stack.get() as usize;
+            if (guard..guard + PAGE).contains(&address) {
+                report(thread);
+                return die_by(signal);
+            }
+        }
+    }
+    // SAFETY: `install_handler` stored a valid action.
+    let before = unsafe { *BEFORE.load(Relaxed) };
+    pass_on(&before, signal, info, context);
+}
+
+/// Writes the report, without allocating.
+fn report(thread: &'static Control) {
+    let mut text = Buffer { bytes: [0; 512], length: 0 };
+    let record = thread.record();
+    let (role, switches) = record.read().map_or((0, 0), |f| (f.role, f.switches));
+    let bytes = CLASS_BYTES[thread.class.get() as usize];
+    let _ = write!(
+        text,
+        "\nheddle: thread {}.{} overflowed its stack of {} KiB (role ",
+        thread.slot(),
+        record.generation(),
+        bytes >> 10
+    );
+    let mut buffer = [0; size_of::<heddle_record::TextBuffer>()];
+    let _ = match crate::table::role_name_in(role, &mut buffer) {
+        Some(name) => write!(text, "\"{name}\""),
+        None => write!(text, "none"),
+    };
+    let _ = write!(text, ", {switches} switches); peak use: all of it. ");
+    let _ = writeln!(text, "Give it more with Builder::stack_size.");
+    // SAFETY: the buffer is valid for its length.
+    unsafe { libc::write(2, text.bytes.as_ptr().cast(), text.length) };
+}
+
+/// Restores the default action; the fault happens again at once and kills the process.
+fn die_by(signal: i32) {
+    // SAFETY: async-signal-safe calls.
+    unsafe {
+        let mut action: libc::sigaction = core::mem::zeroed();
+        action.sa_sigaction = libc::SIG_DFL;
+        libc::sigaction(signal, &action, core::ptr::null_mut());
+    }
+}
+
+/// Hands a fault that is not ours to whoever handled it before.
+fn pass_on(
+    before: &libc::sigaction,
+    signal: i32,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    type Full = extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void);
+    type Plain = extern "C" fn(i32);
+    match before.sa_sigaction {
+        libc::SIG_DFL => die_by(signal),
+        libc::SIG_IGN => {}
+        handler if before.sa_flags & libc::SA_SIGINFO != 0 => {
+            // SAFETY: a handler installed with SA_SIGINFO has this signature.
+            let handler: Full = unsafe { core::mem::transmute(handler) };
+            handler(signal, info, context);
+        }
+        handler => {
+            // SAFETY: a handler installed without SA_SIGINFO has this signature.
+            let handler: Plain = unsafe { core::mem::transmute(handler) };
+            handler(signal);
+        }
+    }
+}
+
+/// Text in a fixed buffer; what does not fit is dropped.
+struct Buffer {
+    bytes: [u8; 512],
+    length: usize,
+}
+
+impl Write for Buffer {
+    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+        let room = self.bytes.len() - self.length;
+        let count = text.len().min(room);
+        self.bytes[self.length..self.length + count].copy_from_slice(&text.as_bytes()[..count]);
+        self.length += count;
+        Ok(())
+    }
+}

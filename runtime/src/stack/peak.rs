@@ -1,0 +1,113 @@
+//! Peak stack use, and the sizes that are learned from it per role.
+//!
+//! A stack's peak is found from its pages: the lowest page that was ever touched, and in it the
+//! first word that is not zero. That is exact to the word when the stack was clean at the start,
+//! so threads that are measured get a stack whose pages were given back first. Only some threads
+//! of a role are measured: the first few, then one in 64.
+
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
+
+use heddle_record::Zone;
+
+use super::{CLASS_BYTES, CLASSES, usable_bytes};
+use crate::control::{Control, HIBERNATED, Kind, MEASURED};
+use crate::sys::memory::{self, PAGE};
+use crate::sys::pages;
+
+/// Threads of a role that are measured before its sizes are trusted.
+const MEASURED_FIRST: u32 = 8;
+/// After that one thread in this many is.
+const MEASURED_THEN: u32 = 64;
+/// The learned size: one and a half peaks, and this much for what was not seen yet.
+const RESERVE_BYTES: usize = 40 << 10;
+/// No stack is tuned below this.
+const TUNED_BYTES_MIN: usize = 64 << 10;
+
+/// Peak and number of measured threads, by role.
+struct Role {
+    started: AtomicU32,
+    measured: AtomicU32,
+    peak_bytes: AtomicU32,
+}
+
+static ROLES: [Role; 1 << 12] = [const {
+    Role { started: AtomicU32::new(0), measured: AtomicU32::new(0), peak_bytes: AtomicU32::new(0) }
+}; 1 << 12];
+
+fn role(number: u16) -> Option<&'static Role> {
+    if number == 0 { None } else { ROLES.get(number as usize) }
+}
+
+/// The size that history asks for; `None` without enough of it.
+pub(crate) fn learned_bytes(number: u16) -> Option<usize> {
+    let role = role(number)?;
+    if role.measured.load(Relaxed) < MEASURED_FIRST {
+        return None;
+    }
+    let peak = role.peak_bytes.load(Relaxed) as usize;
+    let bytes = (peak + peak / 2 + RESERVE_BYTES).max(TUNED_BYTES_MIN);
+    // History never asks for more than the largest class.
+    Some(bytes.min(CLASS_BYTES[CLASSES - 1]))
+}
+
+/// Decides whether `thread`, which is being made, is measured; cleans its stack if so.
+#[inline]
+pub(crate) fn begin(thread: &'static Control, number: u16) {
+    if number != 0 {
+        begin_role(thread, number);
+    }
+}
+
+fn begin_role(thread: &'static Control, number: u16) {
+    let Some(role) = role(number) else { return };
+    let started = role.started.fetch_add(1, Relaxed);
+    if started >= MEASURED_FIRST * 2 && !started.is_multiple_of(MEASURED_THEN) {
+        return;
+    }
+    let bytes = CLASS_BYTES[thread.class.get() as usize];
+    // SAFETY: the stack is this new thread's, nothing is on it yet; the guard page stays out.
+    unsafe { memory::discard(thread.stack.get().add(PAGE), bytes - PAGE) };
+    thread.flags.set(thread.flags.get() | MEASURED);
+}
+
+/// Measures a thread that ends, if it was chosen; called after it left its stack.
+pub(crate) fn finish(thread: &'static Control) {
+    if thread.flags.get() & MEASURED == 0 {
+        return;
+    }
+    let Some(peak) = of(thread) else { return };
+    let Some(fields) = thread.record().read() else { return };
+    if let Some(role) = role(fields.role) {
+        role.peak_bytes.fetch_max(peak as u32, Relaxed);
+        role.measured.fetch_add(1, Relaxed);
+    }
+}
+
+/// The deepest use of the thread's stack in bytes; also written to its record.
+pub(crate) fn of(thread: &'static Control) -> Option<usize> {
+    if thread.kind.get() != Kind::Light || thread.flags.get() & HIBERNATED != 0 {
+        return None;
+    }
+    let (stack, class) = (thread.stack.get(), thread.class.get());
+    let bytes = CLASS_BYTES[class as usize];
+    let top = super::top_of(thread.slot(), stack, class) as usize;
+    // SAFETY: the stack is committed memory of a slot that is not pooled (the caller's handle).
+    let lowest = unsafe { pages::lowest_used(stack.add(PAGE), bytes - PAGE) }?;
+    let peak = top.saturating_sub(lowest);
+    let record = thread.record();
+    record.set_stack_peak(peak as u32);
+    record.set_zone(zone(peak, usable_bytes(thread.slot(), stack, class)));
+    Some(peak)
+}
+
+/// TEK's zones (section IV-B): below a quarter is Low, from three quarters on High.
+fn zone(peak: usize, usable: usize) -> Zone {
+    if peak * 4 < usable {
+        Zone::Low
+    } else if peak * 4 >= usable * 3 {
+        Zone::High
+    } else {
+        Zone::Normal
+    }
+}

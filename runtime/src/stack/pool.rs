@@ -1,0 +1,232 @@
+//! Pools of threads that ended: pairs of a slot and a stack, by size class.
+//!
+//! Each worker has a [`Cache`] that it alone uses; caches exchange batches with the shared pools.
+//! New pairs are made in batches under the shared pool's lock.
+//!
+//! Invariant: a pair is in exactly one place: one thread, one cache, or one shared pool.
+
+use core::cell::Cell;
+use core::ptr;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
+use std::io;
+
+use super::region::Region;
+use super::{CLASS_BYTES, CLASSES};
+use crate::control::{self, Control, Kind};
+use crate::raw_lock::RawLock;
+use crate::sys::memory::{self, PAGE};
+
+/// The class of kernel threads' slots, which have no stack of ours.
+pub(crate) const KERNEL_CLASS: u8 = CLASSES as u8;
+/// Pairs that move between a cache and the shared pool at once.
+const BATCH: u32 = 64;
+/// A cache with more pairs of a class gives a batch back.
+const CACHED_MAX: u32 = 2048;
+/// Stacks of a class whose memory goes back in one round.
+const DECAYED_AT_ONCE: u32 = 1024;
+/// Pairs that are made at once while there are few.
+const MADE_AT_ONCE_MIN: usize = 16;
+/// Most pairs that are made at once.
+const MADE_AT_ONCE_MAX: usize = 1024;
+
+/// A list of pairs, linked by `Control::next`.
+struct List {
+    head: Cell<*const Control>,
+    count: Cell<u32>,
+}
+
+impl List {
+    const fn new() -> Self {
+        List { head: Cell::new(ptr::null()), count: Cell::new(0) }
+    }
+
+    #[inline]
+    fn push(&self, control: &Control) {
+        control.next.set(self.head.get());
+        self.head.set(control);
+        self.count.set(self.count.get() + 1);
+    }
+
+    #[inline]
+    fn pop(&self) -> Option<&'static Control> {
+        // SAFETY: the head is null or a slot of the slab, which is never unmapped.
+        let control = unsafe { self.head.get().as_ref() }?;
+        self.head.set(control.next.get());
+        self.count.set(self.count.get() - 1);
+        Some(control)
+    }
+
+    /// Moves up to `count` pairs to `other`.
+    fn move_to(&self, other: &List, count: u32) {
+        for _ in 0..count {
+            let Some(control) = self.pop() else { return };
+            other.push(control);
+        }
+    }
+}
+
+/// The pairs that one worker keeps at hand.
+pub(crate) struct Cache([List; CLASSES + 1]);
+
+impl Cache {
+    pub const fn new() -> Self {
+        Cache([const { List::new() }; CLASSES + 1])
+    }
+}
+
+struct Pool {
+    lock: RawLock,
+    free: List,
+    /// Pairs whose stack has given its memory back.
+    clean: List,
+    /// Fewest pairs in `free` since the last round of decay: those nobody has needed.
+    idle: Cell<u32>,
+    region: Region,
+}
+
+// SAFETY: all but `lock` are touched only under `lock`.
+unsafe impl Sync for Pool {}
+
+static POOLS: [Pool; CLASSES + 1] = [const {
+    Pool {
+        lock: RawLock::new(),
+        free: List::new(),
+        clean: List::new(),
+        idle: Cell::new(0),
+        region: Region::new(),
+    }
+}; CLASSES + 1];
+
+/// Slots made so far; written under `SLOTS_LOCK`. The gdb script reads it by name.
+static SLOTS_MADE: AtomicU32 = AtomicU32::new(0);
+static SLOTS_LOCK: RawLock = RawLock::new();
+
+/// Takes a pair of `class`, from `cache` when the caller is a worker.
+#[inline]
+pub(crate) fn take(cache: Option<&Cache>, class: u8) -> io::Result<&'static Control> {
+    if let Some(cache) = cache
+        && let Some(control) = cache.0[class as usize].pop()
+    {
+        return Ok(control);
+    }
+    take_shared(cache, class)
+}
+
+#[cold]
+fn take_shared(cache: Option<&Cache>, class: u8) -> io::Result<&'static Control> {
+    #[cfg(feature = "sim")]
+    let _mute = crate::sim::Mute::new();
+    let pool = &POOLS[class as usize];
+    let _guard = pool.lock.lock();
+    if pool.free.head.get().is_null() {
+        pool.clean.move_to(&pool.free, BATCH);
+    }
+    if pool.free.head.get().is_null() {
+        make(pool, class)?;
+    }
+    pool.idle.set(pool.idle.get().min(pool.free.count.get().saturating_sub(BATCH)));
+    if let Some(cache) = cache {
+        pool.free.move_to(&cache.0[class as usize], BATCH);
+        if let Some(control) = cache.0[class as usize].pop() {
+            return Ok(control);
+        }
+    }
+    pool.free.pop().ok_or_else(|| crate::error::exhausted("threads", 0))
+}
+
+/// Makes pairs into `pool`, more at once the more there are. The caller holds the pool's lock.
+fn make(pool: &Pool, class: u8) -> io::Result<()> {
+    let count = (pool.region.made() / 8).clamp(MADE_AT_ONCE_MIN, MADE_AT_ONCE_MAX);
+    let count = count.min(pool.region.room().max(1));
+    // Large stacks one by one: each step charges strict overcommit for all of them.
+    let count = if (class as usize) < CLASSES && CLASS_BYTES[class as usize] > 1 << 20 {
+        count.min(4)
+    } else {
+        count
+    };
+    let _guard = SLOTS_LOCK.lock();
+    let first = SLOTS_MADE.load(Relaxed);
+    control::grow(first, count as u32)?;
+    crate::table::set_high_water(first + count as u32)?;
+    let stacks = if class == KERNEL_CLASS {
+        ptr::null_mut()
+    } else {
+        pool.region.grow(class as usize, count)?
+    };
+    SLOTS_MADE.store(first + count as u32, Relaxed);
+
+    for index in (0..count).rev() {
+        // SAFETY: `grow` made these slots usable, nobody else has them yet.
+        let control = unsafe { control::at(first + index as u32) };
+        control.kind.set(Kind::Free);
+        control.class.set(class);
+        if class != KERNEL_CLASS {
+            // SAFETY: the region made `count` stacks from this address.
+            let stack = unsafe { stacks.add(index * CLASS_BYTES[class as usize]) };
+            control.stack.set(stack);
+            let high = stack.wrapping_add(CLASS_BYTES[class as usize]);
+            crate::arch::register_stack(stack.wrapping_add(PAGE), high);
+        }
+        pool.free.push(control);
+    }
+    Ok(())
+}
+
+/// Slots handed out so far; every smaller index may be passed to [`control::at`].
+pub(crate) fn slots_made() -> u32 {
+    SLOTS_MADE.load(Relaxed)
+}
+
+/// Gives the memory of some stacks back that have lain in the shared pools for a round; true while
+/// there are more. The monitor calls it; the caches of the workers, which are bounded, stay warm.
+pub(crate) fn decay() -> bool {
+    let mut any = false;
+    for (class, pool) in POOLS.iter().enumerate().take(CLASSES) {
+        let cold = List::new();
+        {
+            let _guard = pool.lock.lock();
+            pool.free.move_to(&cold, pool.idle.get().min(DECAYED_AT_ONCE));
+            pool.idle.set(pool.free.count.get());
+            any |= cold.count.get() + pool.free.count.get() != 0;
+        }
+        let cleaned = List::new();
+        while let Some(control) = cold.pop() {
+            let low = control.stack.get().wrapping_add(PAGE);
+            // SAFETY: the stack of a pooled slot, above its guard page: nobody uses it.
+            unsafe { memory::discard(low, CLASS_BYTES[class] - PAGE) };
+            cleaned.push(control);
+        }
+        let _guard = pool.lock.lock();
+        cleaned.move_to(&pool.clean, u32::MAX);
+    }
+    any
+}
+
+/// Puts a pair back, into `cache` when the caller is a worker.
+#[inline]
+pub(crate) fn give(cache: Option<&Cache>, control: &Control) {
+    #[cfg(feature = "sim")]
+    let _mute = crate::sim::Mute::new();
+    let class = control.class.get() as usize;
+    match cache {
+        Some(cache) => {
+            cache.0[class].push(control);
+            if cache.0[class].count.get() > CACHED_MAX {
+                give_batch(cache, class);
+            }
+        }
+        None => {
+            let pool = &POOLS[class];
+            let _guard = pool.lock.lock();
+            pool.free.push(control);
+        }
+    }
+}
+
+#[cold]
+fn give_batch(cache: &Cache, class: usize) {
+    let pool = &POOLS[class];
+    let _guard = pool.lock.lock();
+    cache.0[class].move_to(&pool.free, CACHED_MAX / 2);
+}

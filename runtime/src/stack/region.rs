@@ -1,0 +1,116 @@
+//! The region of a size class: one reservation, committed and guarded upwards in steps.
+//!
+//! Invariant: stacks `0..made` are committed and their lowest pages are guarded.
+
+use core::cell::Cell;
+use core::ptr;
+use core::sync::atomic::AtomicU8;
+use core::sync::atomic::Ordering::Relaxed;
+use std::io;
+
+use super::CLASS_BYTES;
+use crate::control::SLOTS_MAX;
+use crate::error::exhausted;
+use crate::sys::memory::{self, GuardKind, PAGE};
+
+/// Address space that a class tries to reserve; halved until the kernel agrees.
+const REGION_BYTES_MAX: usize = 256 << 30;
+/// Below this a reservation is not worth having.
+const REGION_BYTES_MIN: usize = 1 << 20;
+
+/// Which guards are in force: 0 unknown, 1 markers, 2 mappings.
+static GUARDS: AtomicU8 = AtomicU8::new(0);
+
+/// The kind of guards that stacks have got so far; `None` before the first stack.
+fn guard_kind() -> Option<GuardKind> {
+    match GUARDS.load(Relaxed) {
+        1 => Some(GuardKind::Marker),
+        2 => Some(GuardKind::Mapping),
+        _ => None,
+    }
+}
+
+/// See the file's head. The pool that owns it holds its lock around every call.
+pub(super) struct Region {
+    base: Cell<*mut u8>,
+    capacity: Cell<usize>,
+    made: Cell<usize>,
+}
+
+impl Region {
+    pub const fn new() -> Self {
+        Region { base: Cell::new(ptr::null_mut()), capacity: Cell::new(0), made: Cell::new(0) }
+    }
+
+    /// Stacks that can still be made; unknown, and so plenty, before the first.
+    pub fn room(&self) -> usize {
+        if self.base.get().is_null() { usize::MAX } else { self.capacity.get() - self.made.get() }
+    }
+
+    /// Stacks made so far.
+    pub fn made(&self) -> usize {
+        self.made.get()
+    }
+
+    /// Makes `count` more stacks of `class`; returns the lowest address of the first.
+    pub fn grow(&self, class: usize, count: usize) -> io::Result<*mut u8> {
+        let size = CLASS_BYTES[class];
+        if self.base.get().is_null() {
+            self.reserve(size)?;
+        }
+        let made = self.made.get();
+        if made + count > self.capacity.get() {
+            let most = memory::address_space_max();
+            return Err(exhausted("stack address space (RLIMIT_AS)", most));
+        }
+        limit_mappings(made + count)?;
+        // SAFETY: below the capacity, so inside the reservation.
+        let first = unsafe { self.base.get().add(made * size) };
+        // SAFETY: inside the reservation, page-aligned as every class is.
+        unsafe { memory::commit(first, count * size) }.map_err(|_| {
+            exhausted("stack memory (RLIMIT_DATA, vm.overcommit_memory)", (made * size) as u64)
+        })?;
+        // SAFETY: inside what was committed; the lowest page of a stack is never used.
+        let pages: Vec<_> = (0..count).map(|i| unsafe { first.add(i * size) }).collect();
+        // SAFETY: as above.
+        let kind = unsafe { memory::install_guards(&pages) }.map_err(|_| {
+            exhausted("mappings for stack guards (vm.max_map_count)", (made * 2) as u64)
+        })?;
+        GUARDS.store(if kind == GuardKind::Marker { 1 } else { 2 }, Relaxed);
+        self.made.set(made + count);
+        Ok(first)
+    }
+
+    fn reserve(&self, size: usize) -> io::Result<()> {
+        let mut bytes = REGION_BYTES_MAX.min(SLOTS_MAX as usize * size);
+        loop {
+            match memory::reserve(bytes) {
+                Ok(base) => {
+                    self.base.set(base);
+                    self.capacity.set(bytes / size);
+                    return Ok(());
+                }
+                Err(_) if bytes / 2 >= REGION_BYTES_MIN.max(size) => bytes /= 2,
+                Err(_) => {
+                    let most = memory::address_space_max();
+                    return Err(exhausted("stack address space (RLIMIT_AS)", most));
+                }
+            }
+        }
+    }
+}
+
+/// With guards by mapping, refuses before the process has no mapping left for anything else.
+fn limit_mappings(stacks: usize) -> io::Result<()> {
+    if guard_kind() != Some(GuardKind::Mapping) {
+        return Ok(());
+    }
+    let most = memory::mappings_max();
+    // Two mappings a stack; a quarter is left to the program.
+    if stacks * 2 > most / 4 * 3 {
+        return Err(exhausted("mappings for stack guards (vm.max_map_count)", most as u64));
+    }
+    Ok(())
+}
+
+const _: () = assert!(CLASS_BYTES[0].is_multiple_of(PAGE));

@@ -1,0 +1,18 @@
+//! The clock: monotonic nanoseconds.
+
+/// Nanoseconds of `CLOCK_MONOTONIC`.
+#[inline]
+pub fn now_ns() -> u64 {
+    #[cfg(feature = "sim")]
+    if let Some(now) = crate::sim::now() {
+        return now;
+    }
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// The time `duration` from now, in nanoseconds; saturates at "never".
+pub(crate) fn deadline_after(duration: core::time::Duration) -> u64 {
+    let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    now_ns().saturating_add(ns).max(1)
+}

@@ -1,0 +1,172 @@
+//! Address space: reserve, commit, discard, guard.
+//!
+//! Invariant: a region is reserved once (`PROT_NONE`, no memory charged) and committed upwards in
+//! steps, so that the kernel keeps one or two mappings for millions of stacks.
+
+use std::io;
+
+/// Bytes of a page. The supported kernels are configured with 4 KiB pages; see [`page_size`].
+pub(crate) const PAGE: usize = 4096;
+
+/// `MADV_GUARD_INSTALL` (Linux 6.13): page-table guard markers that need no mapping of their own.
+const MADV_GUARD_INSTALL: libc::c_int = 102;
+/// Most entries of one `process_madvise` call (`UIO_MAXIOV`).
+const GUARDS_PER_CALL: usize = 1024;
+
+/// The page size that the kernel uses.
+pub(crate) fn page_size() -> usize {
+    rustix::param::page_size()
+}
+
+/// Reserves `bytes` of address space; no memory is charged before [`commit`].
+pub(crate) fn reserve(bytes: usize) -> io::Result<*mut u8> {
+    // SAFETY: a fresh private anonymous mapping at an address of the kernel's choice.
+    let start = unsafe {
+        libc::mmap(
+            core::ptr::null_mut(),
+            bytes,
+            libc::PROT_NONE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    if start == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // Huge pages would make the first touch of a stack cost 2 MiB.
+    // SAFETY: exactly the mapping made above.
+    unsafe { libc::madvise(start, bytes, libc::MADV_NOHUGEPAGE) };
+    Ok(start.cast())
+}
+
+/// Bytes of address space that the process may have (RLIMIT_AS).
+pub(crate) fn address_space_max() -> u64 {
+    rustix::process::getrlimit(rustix::process::Resource::As).current.unwrap_or(u64::MAX)
+}
+
+/// Asks for huge pages where they are to be had.
+///
+/// # Safety
+/// 1. `[start, start + bytes)` lies in a reservation of this module, page-aligned.
+pub(crate) unsafe fn prefer_huge(start: *mut u8, bytes: usize) {
+    // SAFETY: by 1. A refusal costs speed only.
+    unsafe { libc::madvise(start.cast(), bytes, libc::MADV_HUGEPAGE) };
+}
+
+/// Makes a part of a reservation readable and writable.
+///
+/// # Safety
+/// 1. `[start, start + bytes)` lies in a reservation of this module, page-aligned.
+pub(crate) unsafe fn commit(start: *mut u8, bytes: usize) -> io::Result<()> {
+    if bytes == 0 {
+        // The kernel lets this pass; qemu's user-mode emulation does not.
+        return Ok(());
+    }
+    // SAFETY: by 1.
+    let failed = unsafe { libc::mprotect(start.cast(), bytes, libc::PROT_READ | libc::PROT_WRITE) };
+    if failed != 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Gives the pages' memory back; they read as zero afterwards.
+///
+/// # Safety
+/// 1. `[start, start + bytes)` lies in a committed part of a reservation, page-aligned.
+/// 2. Nobody needs the content.
+pub(crate) unsafe fn discard(start: *mut u8, bytes: usize) {
+    // SAFETY: by 1 and 2. A failure leaves the memory in place: a cost, not a fault.
+    unsafe { libc::madvise(start.cast(), bytes, libc::MADV_DONTNEED) };
+}
+
+/// Mappings that a process may have (`vm.max_map_count`).
+pub(crate) fn mappings_max() -> usize {
+    std::fs::read_to_string("/proc/sys/vm/max_map_count")
+        .ok()
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or(65_530)
+}
+
+/// How stacks are guarded on this kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum GuardKind {
+    /// Page-table markers, no mappings (Linux 6.13 and later).
+    Marker,
+    /// `mprotect`: two mappings a stack, limited by `vm.max_map_count`.
+    Mapping,
+}
+
+/// Guards the page at each address of `pages`; says which kind was used.
+///
+/// # Safety
+/// 1. Each address is a page start in a committed part of a reservation.
+/// 2. Nobody accesses these pages from now on.
+pub(crate) unsafe fn install_guards(pages: &[*mut u8]) -> io::Result<GuardKind> {
+    // SAFETY: by 1 and 2.
+    if unsafe { install_markers(pages) } {
+        return Ok(GuardKind::Marker);
+    }
+    for &page in pages {
+        // SAFETY: by 1 and 2.
+        if unsafe { libc::mprotect(page.cast(), PAGE, libc::PROT_NONE) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(GuardKind::Mapping)
+}
+
+/// Tries guard markers, many pages in one call; false when the kernel has none.
+///
+/// # Safety
+/// As [`install_guards`].
+unsafe fn install_markers(pages: &[*mut u8]) -> bool {
+    for batch in pages.chunks(GUARDS_PER_CALL) {
+        // SAFETY: passed on.
+        if !unsafe { install_marker_batch(batch) } {
+            return false;
+        }
+    }
+    true
+}
+
+/// One batch by `process_madvise` on ourselves, else one `madvise` a page.
+///
+/// # Safety
+/// As [`install_guards`].
+unsafe fn install_marker_batch(batch: &[*mut u8]) -> bool {
+    let vectors: Vec<libc::iovec> =
+        batch.iter().map(|&page| libc::iovec { iov_base: page.cast(), iov_len: PAGE }).collect();
+    if let Some(own) = own_pidfd() {
+        // SAFETY: the vectors name pages that the caller vouches for.
+        let done = unsafe {
+            libc::syscall(
+                libc::SYS_process_madvise,
+                own,
+                vectors.as_ptr(),
+                vectors.len(),
+                MADV_GUARD_INSTALL,
+                0,
+            )
+        };
+        if done == (batch.len() * PAGE) as libc::c_long {
+            return true;
+        }
+    }
+    // SAFETY: by the caller's promise for each page.
+    batch.iter().all(|&p| unsafe { libc::madvise(p.cast(), PAGE, MADV_GUARD_INSTALL) } == 0)
+}
+
+/// A pidfd of this process, opened once; `None` where the kernel has none or after a fork.
+fn own_pidfd() -> Option<libc::c_int> {
+    use std::sync::OnceLock;
+    static PIDFD: OnceLock<(u32, Option<libc::c_int>)> = OnceLock::new();
+    let (pid, fd) = *PIDFD.get_or_init(|| {
+        use std::os::fd::IntoRawFd;
+        let fd = rustix::process::pidfd_open(
+            rustix::process::getpid(),
+            rustix::process::PidfdFlags::empty(),
+        );
+        // Kept for the life of the process on purpose: growing the stack pool needs it.
+        (std::process::id(), fd.ok().map(IntoRawFd::into_raw_fd))
+    });
+    if pid == std::process::id() { fd } else { None }
+}

@@ -1,0 +1,15 @@
+//! Everything that the runtime asks of the kernel: memory, futex, clock, descriptors.
+//!
+//! Raw system calls live in this folder and nowhere else, so that the simulation and the model
+//! checker can take their place and a reader can audit them in one sitting.
+
+pub(crate) mod clock;
+pub(crate) mod epoll;
+pub(crate) mod event;
+pub(crate) mod futex;
+pub(crate) mod memory;
+pub(crate) mod pages;
+pub(crate) mod policy;
+pub(crate) mod probe;
+pub(crate) mod signals;
+pub(crate) mod task;

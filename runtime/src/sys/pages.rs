@@ -1,0 +1,158 @@
+//! Which pages of a range were touched: PAGEMAP_SCAN, which asks for the first such page in one
+//! system call, else the entries of /proc/self/pagemap (kernels before 6.7).
+
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::sync::OnceLock;
+
+use super::memory::PAGE;
+
+/// Pages asked about at once.
+const BATCH: usize = 64;
+/// pagemap: the page is present, or swapped out.
+const TOUCHED: u64 = 1 << 63 | 1 << 62;
+
+/// `PAGEMAP_SCAN`: `_IOWR('f', 16, struct pm_scan_arg)`.
+const PAGEMAP_SCAN: libc::c_ulong = 0xc060_6610;
+/// `PAGE_IS_PRESENT | PAGE_IS_SWAPPED`.
+const SCAN_TOUCHED: u64 = 1 << 3 | 1 << 4;
+
+/// `struct pm_scan_arg` of <linux/fs.h>.
+#[repr(C)]
+#[derive(Default)]
+struct ScanArgument {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    regions: u64,
+    regions_len: u64,
+    max_pages: u64,
+    category_inverted: u64,
+    category_mask: u64,
+    category_anyof_mask: u64,
+    return_mask: u64,
+}
+
+/// `struct page_region` of <linux/fs.h>.
+#[repr(C)]
+#[derive(Default)]
+struct Region {
+    start: u64,
+    end: u64,
+    categories: u64,
+}
+
+/// Address of the lowest non-zero word of the lowest touched page in `[start, start + bytes)`.
+///
+/// `None` when nothing was touched or the kernel does not tell.
+///
+/// # Safety
+/// 1. The range is readable memory, page-aligned.
+pub(crate) unsafe fn lowest_used(start: *const u8, bytes: usize) -> Option<usize> {
+    let page = lowest_touched(start as usize, bytes / PAGE)?;
+    // A touched page may be all zero (it was only read); then the page above decides.
+    let mut address = page;
+    while address < start as usize + bytes {
+        // SAFETY: by 1, `address` is in the range, 8-byte aligned.
+        if unsafe { core::ptr::with_exposed_provenance::<u64>(address).read_volatile() } != 0 {
+            return Some(address);
+        }
+        address += size_of::<u64>();
+    }
+    None
+}
+
+fn lowest_touched(start: usize, count: usize) -> Option<usize> {
+    static PAGEMAP: OnceLock<Option<File>> = OnceLock::new();
+    static CAN_SCAN: AtomicBool = AtomicBool::new(true);
+    let pagemap = PAGEMAP.get_or_init(|| File::open("/proc/self/pagemap").ok()).as_ref()?;
+    if CAN_SCAN.load(Relaxed) {
+        match scan(pagemap, start, count) {
+            Ok(found) => return found,
+            Err(_refused) => CAN_SCAN.store(false, Relaxed),
+        }
+    }
+    read_entries(pagemap, start, count)
+}
+
+/// Asks the kernel for the first touched page.
+fn scan(pagemap: &File, start: usize, count: usize) -> std::io::Result<Option<usize>> {
+    let mut region = Region::default();
+    let mut argument = ScanArgument {
+        size: size_of::<ScanArgument>() as u64,
+        start: start as u64,
+        end: (start + count * PAGE) as u64,
+        regions: (&raw mut region).expose_provenance() as u64,
+        regions_len: 1,
+        max_pages: 1,
+        category_anyof_mask: SCAN_TOUCHED,
+        return_mask: SCAN_TOUCHED,
+        ..ScanArgument::default()
+    };
+    // SAFETY: the argument has the kernel's layout and names room for one region; the request
+    // reads page tables and changes nothing.
+    let found = unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN, &raw mut argument) };
+    match found {
+        0 => Ok(None),
+        n if n > 0 => Ok(Some(region.start as usize)),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+fn read_entries(pagemap: &File, start: usize, count: usize) -> Option<usize> {
+    let mut entries = [0u8; BATCH * 8];
+    let mut first = 0;
+    while first < count {
+        let batch = BATCH.min(count - first);
+        let offset = (start / PAGE + first) as u64 * 8;
+        pagemap.read_exact_at(&mut entries[..batch * 8], offset).ok()?;
+        for (index, entry) in entries[..batch * 8].chunks_exact(8).enumerate() {
+            let entry = u64::from_ne_bytes(entry.try_into().ok()?);
+            if entry & TOUCHED != 0 {
+                return Some(start + (first + index) * PAGE);
+            }
+        }
+        first += batch;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ways_find_the_same_page() {
+        const PAGES: usize = 300;
+        let Ok(pagemap) = File::open("/proc/self/pagemap") else {
+            return eprintln!("skip: /proc/self/pagemap cannot be read");
+        };
+        // SAFETY: new private memory, never given back.
+        let start = unsafe {
+            let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE);
+            let flags = flags | libc::MAP_ANONYMOUS;
+            libc::mmap(std::ptr::null_mut(), PAGES * PAGE, protection, flags, -1, 0)
+        };
+        assert_ne!(start, libc::MAP_FAILED);
+        let address = start.expose_provenance();
+        assert_eq!(read_entries(&pagemap, address, PAGES), None);
+        if let Ok(found) = scan(&pagemap, address, PAGES) {
+            assert_eq!(found, None);
+        } else {
+            eprintln!("skip: this kernel has no PAGEMAP_SCAN");
+        }
+        for page in [250, 99, 1] {
+            // SAFETY: inside the mapping.
+            unsafe { start.cast::<u8>().add(page * PAGE + 5).write_volatile(1) };
+            let expected = Some(address + page * PAGE);
+            assert_eq!(read_entries(&pagemap, address, PAGES), expected);
+            if let Ok(found) = scan(&pagemap, address, PAGES) {
+                assert_eq!(found, expected);
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The kernel thread below a worker: its id, its signals, its alternate stack, its %gs base.
+
+use std::io;
+
+/// Kernel thread id of the caller.
+pub(crate) fn tid() -> i32 {
+    rustix::thread::gettid().as_raw_nonzero().get()
+}
+
+/// Points %gs at `base`, so that compiled polls can test the worker's poll word as `%gs:0`.
+///
+/// A no-op on other processors, whose polls go through the thread pointer.
+pub(crate) fn set_poll_base(base: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        const ARCH_SET_GS: libc::c_int = 0x1001;
+        // SAFETY: user space on Linux x86-64 does not use %gs; the value is only an address.
+        unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_SET_GS, base) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = base;
+}
+
+/// Blocks all signals but the synchronous faults for the calling kernel thread.
+///
+/// A handler of the program would otherwise run on a small user-level stack.
+pub(crate) fn block_signals() {
+    // SAFETY: plain libc calls on a local set.
+    unsafe {
+        let mut set: libc::sigset_t = core::mem::zeroed();
+        libc::sigfillset(&mut set);
+        for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP] {
+            libc::sigdelset(&mut set, fault);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &set, core::ptr::null_mut());
+    }
+}
+
+/// Gives the calling kernel thread an alternate signal stack of `bytes`, so that an overflow of a
+/// user-level stack can be reported.
+pub(crate) fn set_alternate_stack(bytes: usize) -> io::Result<()> {
+    let memory = super::memory::reserve(bytes)?;
+    // SAFETY: the whole reservation made above.
+    unsafe { super::memory::commit(memory, bytes)? };
+    let stack = libc::stack_t { ss_sp: memory.cast(), ss_flags: 0, ss_size: bytes };
+    // SAFETY: the memory stays mapped for the life of the process; workers never end.
+    if unsafe { libc::sigaltstack(&stack, core::ptr::null_mut()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// State letter and name of a kernel thread of this process, from /proc; `None` when it is gone.
+pub(crate) fn state_of(tid: i32) -> Option<u8> {
+    let stat = std::fs::read(format!("/proc/self/task/{tid}/stat")).ok()?;
+    let end = stat.iter().rposition(|&b| b == b')')?;
+    stat.get(end + 2).copied()
+}
+
+/// Calls `hook` in every child that the process forks from now on.
+pub(crate) fn at_fork_in_child(hook: extern "C" fn()) {
+    // SAFETY: the hook may run at any fork. A refusal (no memory) means that it is not called.
+    unsafe { libc::pthread_atfork(None, None, Some(hook)) };
+}
+
+/// Calls `hook` when the process exits normally.
+pub(crate) fn at_exit(hook: extern "C" fn()) {
+    // SAFETY: a plain function; a refusal (no memory) only means that it is not called.
+    unsafe { libc::atexit(hook) };
+}

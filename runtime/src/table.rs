@@ -1,0 +1,87 @@
+//! The process's table of records: made once, written through a cached base address.
+//!
+//! Invariant: after [`create`] the base never changes and every slot of the slab has its record.
+
+use core::ptr;
+use core::sync::atomic::AtomicPtr;
+use core::sync::atomic::Ordering::Relaxed;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use heddle_record::{Options, Record, Table, TextBuffer};
+
+use crate::control::SLOTS_MAX;
+
+const TEXT_BYTES_MAX: usize = size_of::<TextBuffer>();
+
+/// How long the table of a process that ended without removing it is kept.
+const TABLE_AGE_MAX: Duration = Duration::from_secs(86_400);
+/// How many of them are kept.
+const TABLES_MAX: usize = 32;
+
+static TABLE: OnceLock<Table> = OnceLock::new();
+static BASE: AtomicPtr<Record> = AtomicPtr::new(ptr::null_mut());
+
+/// Makes the table. Called once, by the runtime's start, before any thread exists.
+pub(crate) fn create(native: bool) -> std::io::Result<()> {
+    // Tables that crashed processes left are kept for a day, unless there are many.
+    let _ = heddle_record::sweep(TABLE_AGE_MAX);
+    let _ = heddle_record::sweep_beyond(TABLES_MAX);
+    let options = Options::new().capacity(SLOTS_MAX).native(native);
+    let table = options.create().map_err(std::io::Error::other)?;
+    let table = TABLE.get_or_init(|| table);
+    BASE.store(table.records().cast_mut(), Relaxed);
+    crate::sys::task::at_exit(remove_name);
+    Ok(())
+}
+
+/// On a normal exit the table goes; after a crash it stays for `heddle ps` and is swept later.
+extern "C" fn remove_name() {
+    if let Some(table) = TABLE.get() {
+        table.unlink();
+    }
+}
+
+/// The record of a slot that the pool has made.
+#[inline(always)]
+pub(crate) fn record(slot: u32) -> &'static Record {
+    debug_assert!(slot < SLOTS_MAX);
+    // SAFETY: the pool raised the high water above every slot that it hands out, so the record
+    // has memory; the table lives in a static.
+    unsafe { &*BASE.load(Relaxed).add(slot as usize) }
+}
+
+/// Gives the records of all slots below `count` memory and shows them to readers.
+///
+/// Fails when the table is full or shared memory is refused: then they must not be used.
+pub(crate) fn set_high_water(count: u32) -> std::io::Result<()> {
+    match TABLE.get() {
+        Some(table) => table.set_high_water(count).map_err(std::io::Error::other),
+        None => Ok(()),
+    }
+}
+
+/// The text's id, 0 when the table has no room for it.
+pub(crate) fn intern(text: &str) -> u32 {
+    TABLE.get().map_or(0, |table| table.intern(text))
+}
+
+/// The role's number, 0 when the table has no room for it.
+pub(crate) fn intern_role(role: &str) -> u16 {
+    TABLE.get().map_or(0, |table| table.intern_role(role))
+}
+
+/// The text with this id.
+pub(crate) fn text(id: u32) -> Option<String> {
+    TABLE.get()?.text(id, &mut [0; TEXT_BYTES_MAX]).map(str::to_owned)
+}
+
+/// The role with this number.
+pub(crate) fn role_name(number: u16) -> Option<String> {
+    role_name_in(number, &mut [0; TEXT_BYTES_MAX]).map(str::to_owned)
+}
+
+/// As [`role_name`] into a buffer, for a signal handler: takes no lock and allocates nothing.
+pub(crate) fn role_name_in(number: u16, buffer: &mut TextBuffer) -> Option<&str> {
+    TABLE.get()?.role(number, buffer)
+}

@@ -1,0 +1,48 @@
+//! Models: the protocols of the runtime under loom, which tries every order of their steps.
+//!
+//! The files of `src` that implement a protocol are compiled into this test as they are; only
+//! what they stand on is replaced: `model` (atomics and cells that loom watches), `control` (the
+//! fields that the protocols use) and `sched` (a wait is a loom thread that blocks).
+//!
+//! `RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=2 cargo test -p heddle --release --test loom`
+
+#![cfg(loom)]
+#![allow(dead_code, unused_imports, missing_docs)]
+
+mod control;
+mod model;
+mod models;
+mod sched;
+
+#[path = "../../src/extension.rs"]
+mod extension;
+#[path = "../../src/inbox.rs"]
+mod inbox;
+#[path = "../../src/raw_lock.rs"]
+mod raw_lock;
+#[path = "../../src/sleep.rs"]
+mod sleep;
+#[path = "../../src/wait.rs"]
+mod wait;
+
+mod sync;
+mod thread;
+
+mod error {
+    pub fn exhausted(what: &'static str, _value: u64) -> std::io::Error {
+        std::io::Error::other(what)
+    }
+}
+
+mod sys {
+    /// Deadlines are not times here: a wait that has one may end at any moment.
+    pub mod clock {
+        pub fn now_ns() -> u64 {
+            1
+        }
+
+        pub fn deadline_after(_duration: core::time::Duration) -> u64 {
+            2
+        }
+    }
+}

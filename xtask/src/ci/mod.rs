@@ -1,0 +1,154 @@
+//! `cargo xtask ci quick | full`: runs the steps, one after the other, and adds up what they say.
+//!
+//! Invariant: a step passes, fails or is skipped with a printed reason; nothing is silently left
+//! out. A failed step does not stop the others, so that one run tells everything. The last line
+//! is `N passed, N failed, N skipped`, and the exit status is 0 only when N failed is 0.
+//! Each step's whole output lies in target/ci/; only a failed step's is shown.
+
+mod exec;
+mod full;
+mod plan;
+mod tally;
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+
+use crate::repo::Repo;
+use exec::Ending;
+use plan::Step;
+use tally::Tally;
+
+/// How many lines of a failed step's output are shown: some compiler errors or backtraces.
+const SHOWN_LINES_MAX: usize = 200;
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Level {
+    /// Format, clippy, tidy, unit tests: before each commit
+    Quick,
+    /// Everything that can run on this machine
+    Full,
+}
+
+/// What became of one step.
+struct Outcome {
+    name: String,
+    tally: Tally,
+    /// Why the step as a whole was left out or failed.
+    note: Option<String>,
+    took: Duration,
+}
+
+pub fn run(repo: &Repo, level: Level, only: &[String], list: bool) -> Result<bool> {
+    let mut steps = plan::steps(repo, level);
+    if !only.is_empty() {
+        steps.retain(|step| only.iter().any(|text| step.name.contains(text.as_str())));
+    }
+    if list {
+        steps.iter().for_each(|step| println!("{:<22}{}", step.name, step.what));
+        return Ok(true);
+    }
+    if steps.is_empty() {
+        bail!("no step has {} in its name: see --list", only.join(" or "));
+    }
+    let logs = repo.target().join("ci");
+    fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
+    let mut outcomes = Vec::new();
+    for (index, step) in steps.iter().enumerate() {
+        print!("[{:>2}/{}] {:<22}", index + 1, steps.len(), step.name);
+        io::stdout().flush()?;
+        let outcome = take(step, &logs.join(format!("{}.log", step.name)))?;
+        println!("{}", line(&outcome));
+        if outcome.tally.failed > 0 {
+            show(&logs.join(format!("{}.log", step.name)))?;
+        }
+        outcomes.push(outcome);
+    }
+    Ok(summarise(&outcomes))
+}
+
+fn take(step: &Step, log: &Path) -> Result<Outcome> {
+    let started = Instant::now();
+    let (tally, note) = match &step.absent {
+        Some(reason) => (Tally::skipped(reason), Some(reason.clone())),
+        None => {
+            let ending = exec::run(&step.commands, log, step.limit)
+                .with_context(|| format!("step {}", step.name))?;
+            judge(ending, log)?
+        }
+    };
+    Ok(Outcome { name: step.name.to_owned(), tally, note, took: started.elapsed() })
+}
+
+fn judge(ending: Ending, log: &Path) -> Result<(Tally, Option<String>)> {
+    let text = String::from_utf8_lossy(&fs::read(log)?).into_owned();
+    let mut tally = Tally::read(&text);
+    let note = match ending {
+        Ending::Good if tally.is_empty() && tally::has_harness(&text) => {
+            Some("not one test ran".to_owned())
+        }
+        Ending::Good => None,
+        Ending::Bad(status) => Some(status),
+        Ending::TimedOut(limit) => Some(format!("no end after {} s, killed", limit.as_secs())),
+    };
+    match &note {
+        // A step that ends badly without a failed test (a compiler error, a hang) is a failure.
+        Some(_) if tally.failed == 0 => tally.failed = 1,
+        // A step that counts no tests is one check.
+        None if tally.is_empty() => tally.passed = 1,
+        _ => {}
+    }
+    Ok((tally, note))
+}
+
+fn line(outcome: &Outcome) -> String {
+    let Tally { passed, failed, skipped, .. } = &outcome.tally;
+    let seconds = outcome.took.as_secs_f64();
+    let counts = format!("{passed:>5} passed {failed:>3} failed {skipped:>3} skipped");
+    let verdict = match (*failed, *passed) {
+        (0, 0) => "skip",
+        (0, _) => "ok",
+        _ => "FAIL",
+    };
+    let note = outcome.note.as_ref().map_or(String::new(), |note| format!("  {note}"));
+    format!("{verdict:<5}{seconds:>7.1} s {counts}{note}")
+}
+
+/// What a failed step's output says about the failure: see [`tally::telling`].
+fn show(log: &Path) -> Result<()> {
+    let text = String::from_utf8_lossy(&fs::read(log)?).into_owned();
+    let lines = tally::telling(&text, SHOWN_LINES_MAX);
+    println!("---- from {} ----", log.display());
+    lines.iter().for_each(|line| println!("{line}"));
+    println!("----");
+    Ok(())
+}
+
+/// The table, the reasons of what was skipped, and the closing line. True when nothing failed.
+fn summarise(outcomes: &[Outcome]) -> bool {
+    println!("\n{:<22}{:<5}{:>9}", "step", "", "time");
+    let mut total = Tally::default();
+    for outcome in outcomes {
+        println!("{:<22}{}", outcome.name, line(outcome));
+        total.add(&outcome.tally);
+    }
+    let reasons = outcomes.iter().flat_map(|outcome| {
+        outcome.tally.reasons.iter().map(|reason| format!("  {}: {reason}", outcome.name))
+    });
+    let mut reasons: Vec<String> = reasons.collect();
+    reasons.dedup();
+    if !reasons.is_empty() {
+        println!("\nskipped, and why:\n{}", reasons.join("\n"));
+    }
+    println!("\n{} passed, {} failed, {} skipped", total.passed, total.failed, total.skipped);
+    total.failed == 0
+}
+
+/// Where a step with compiler flags of its own builds, so that it does not undo the others' work.
+fn target_for(repo: &Repo, name: &str) -> PathBuf {
+    repo.target().join("ci").join(name)
+}

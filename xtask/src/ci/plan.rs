@@ -1,0 +1,147 @@
+//! What the steps are: name, commands, time limit, and what must be there to run them.
+//!
+//! Invariant: the plan is made once, before anything runs, and says of every step either how to
+//! run it or why it cannot run here. Order: what fails fastest and tells most comes first; steps
+//! that share compiler flags share a target folder and stand together.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::{Level, full, target_for};
+use crate::repo::Repo;
+
+/// A command before it is started.
+pub struct Call {
+    program: String,
+    args: Vec<String>,
+    env: BTreeMap<String, String>,
+    folder: Option<PathBuf>,
+}
+
+impl Call {
+    pub fn new(program: &str) -> Self {
+        let (args, env) = (Vec::new(), BTreeMap::new());
+        Self { program: program.to_owned(), args, env, folder: None }
+    }
+
+    pub fn args(mut self, args: &[&str]) -> Self {
+        self.args.extend(args.iter().map(|arg| (*arg).to_owned()));
+        self
+    }
+
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    fn at(mut self, folder: &Path) -> Self {
+        self.folder = Some(folder.to_path_buf());
+        self
+    }
+
+    pub fn program(&self) -> &str {
+        &self.program
+    }
+
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.args).envs(&self.env);
+        if let Some(folder) = &self.folder {
+            command.current_dir(folder);
+        }
+        command
+    }
+}
+
+/// As a person would type it, so that a failed step can be repeated by hand.
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        for (name, value) in &self.env {
+            write!(f, "{name}='{value}' ")?;
+        }
+        write!(f, "{} {}", self.program, self.args.join(" "))
+    }
+}
+
+pub struct Step {
+    pub name: &'static str,
+    pub what: &'static str,
+    pub commands: Vec<Call>,
+    pub limit: Duration,
+    /// Why the step cannot run on this machine.
+    pub absent: Option<String>,
+}
+
+/// Makes steps that run in one repository.
+pub struct Planner<'a> {
+    pub repo: &'a Repo,
+    pub steps: Vec<Step>,
+}
+
+impl Planner<'_> {
+    pub fn add(
+        &mut self,
+        name: &'static str,
+        what: &'static str,
+        minutes: u64,
+        calls: Vec<Call>,
+    ) -> &mut Step {
+        let root = &self.repo.root;
+        let commands = calls.into_iter().map(|call| call.at(root)).collect();
+        let limit = Duration::from_secs(minutes * 60);
+        self.steps.push(Step { name, what, commands, limit, absent: None });
+        self.steps.last_mut().expect("just pushed")
+    }
+
+    /// cargo with these words; `--locked`, so that a check never changes Cargo.lock.
+    pub fn cargo(&self, words: &str) -> Call {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        let (subcommand, rest) = words.split_first().expect("a subcommand");
+        let call = Call::new("cargo").args(&[subcommand]);
+        let call = if *subcommand == "fmt" { call } else { call.args(&["--locked"]) };
+        call.args(rest)
+    }
+
+    /// Tests whose captured output is shown, for the reasons of those that skip themselves.
+    pub fn test(&self, words: &str) -> Call {
+        self.cargo(&format!("test --no-fail-fast {words} -- --show-output"))
+    }
+
+    /// A target folder of its own, for compiler flags of its own.
+    pub fn apart(&self, call: Call, name: &str, flags: &str) -> Call {
+        let folder = target_for(self.repo, name);
+        call.env("CARGO_TARGET_DIR", &folder.to_string_lossy()).env("RUSTFLAGS", flags)
+    }
+}
+
+impl Step {
+    pub fn unless(&mut self, reason: Option<String>) {
+        if self.absent.is_none() {
+            self.absent = reason;
+        }
+    }
+}
+
+pub fn steps(repo: &Repo, level: Level) -> Vec<Step> {
+    let mut planner = Planner { repo, steps: Vec::new() };
+    quick(&mut planner);
+    if level == Level::Full {
+        full::add(&mut planner);
+    }
+    planner.steps
+}
+
+fn quick(planner: &mut Planner) {
+    let xtask = std::env::current_exe().unwrap_or_else(|_| "xtask".into());
+    let fmt = planner.cargo("fmt --all --check -- --color never");
+    let clippy = planner.cargo("clippy --workspace --all-targets --keep-going -- -D warnings");
+    let tidy = Call::new(&xtask.to_string_lossy()).args(&["tidy"]);
+    let unit = planner.test("--workspace --lib --bins");
+    planner.add("fmt", "rustfmt changes nothing", 2, vec![fmt]);
+    planner.add("clippy", "no warnings", 10, vec![clippy]);
+    planner.add("tidy", "the repository's own rules", 10, vec![tidy]);
+    planner.add("unit", "unit tests of all crates", 10, vec![unit]);
+}

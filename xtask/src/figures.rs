@@ -1,0 +1,146 @@
+//! README's table of figures, from the result files of the benchmarks.
+//!
+//! Invariant: every figure in README comes from bench/results, is rounded and nothing else; what
+//! was not measured is blank. `cargo xtask gen` writes the table between two marks, tidy checks
+//! that it is current. Which figures were to be reached, and what is unfair in them, is the
+//! benchmark report's business.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+
+use crate::repo::Repo;
+
+pub const PAGE: &str = "README.md";
+const BEGIN: &str = "<!-- figures: written by cargo xtask gen -->";
+const END: &str = "<!-- end of figures -->";
+const SUITES: [&str; 5] = ["micro", "memory", "class", "echo", "http"];
+
+/// Heading, and the implementations that stand in the column, the first that has the metric.
+const COLUMNS: [(&str, &[&str]); 8] = [
+    ("heddle", &["heddle"]),
+    ("kernel threads", &["native"]),
+    ("Go", &["go", "go_net_http"]),
+    ("tokio", &["tokio"]),
+    ("may", &["may"]),
+    ("Boost.Fiber", &["boost_fiber"]),
+    ("C, epoll", &["c_epoll"]),
+    ("nginx", &["nginx_cached"]),
+];
+
+const ROWS: [(&str, &str); 13] = [
+    ("yield_1000", "yield, 1000 threads, ns"),
+    ("yield_100k", "yield, 100 000 threads in random order, ns"),
+    ("spawn_join", "create, run, join, ns"),
+    ("sem_round_trip", "two blocks and wakes by semaphores, ns"),
+    ("channel_item", "item through a bounded channel, ns"),
+    ("mutex", "lock and unlock a free mutex, ns"),
+    ("parked_1m_bytes", "a million parked threads, bytes each"),
+    ("hibernated_1m_bytes", "a million hibernated threads, bytes each"),
+    ("echo_cpu_us_1000", "echo, 1000 connections, CPU us a request"),
+    ("http_cpu_us_100", "web server, 100 connections, CPU us a request"),
+    ("http_cpu_us_8000", "web server, 8000 connections, CPU us a request"),
+    ("critical_wake_p99_us", "wake a time-critical thread of a busy worker, p99, us"),
+    ("normal_wake_p99_us", "wake another thread of that worker, p99, us"),
+];
+
+#[derive(Deserialize)]
+struct Results {
+    rows: Vec<Row>,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    metric: String,
+    r#impl: String,
+    value: f64,
+}
+
+type Values = BTreeMap<(String, String), f64>;
+
+/// The page as it should be, and as it is. The same when there are no results or no marks.
+pub fn page(repo: &Repo) -> Result<(String, String)> {
+    let kept = fs::read_to_string(repo.root.join(PAGE))?;
+    let values = read(repo)?;
+    let fresh = match values.is_empty() {
+        true => kept.clone(),
+        false => replaced(&kept, &table(&values)),
+    };
+    Ok((fresh, kept))
+}
+
+fn read(repo: &Repo) -> Result<Values> {
+    let mut values = Values::new();
+    for suite in SUITES {
+        let path = repo.root.join("bench/results").join(format!("{suite}.json"));
+        let Ok(text) = fs::read_to_string(&path) else { continue };
+        let results: Results =
+            serde_json::from_str(&text).with_context(|| format!("{} lies", path.display()))?;
+        values.extend(results.rows.into_iter().map(|row| ((row.metric, row.r#impl), row.value)));
+    }
+    Ok(values)
+}
+
+fn table(values: &Values) -> String {
+    let headings: Vec<&str> = COLUMNS.iter().map(|(heading, _)| *heading).collect();
+    let mut lines = vec![
+        format!("| | {} |", headings.join(" | ")),
+        format!("|---|{}", "--:|".repeat(COLUMNS.len())),
+    ];
+    for (metric, what) in ROWS {
+        let cells = COLUMNS.map(|(_, impls)| {
+            let value = |name: &&str| values.get(&(metric.to_owned(), (*name).to_owned()));
+            impls.iter().find_map(value).map_or(String::new(), |value| rounded(*value))
+        });
+        if !cells[0].is_empty() {
+            lines.push(format!("| {what} | {} |", cells.join(" | ")));
+        }
+    }
+    lines.join("\n")
+}
+
+/// Three digits tell what noise leaves.
+fn rounded(value: f64) -> String {
+    match value {
+        value if value < 10.0 => format!("{value:.2}"),
+        value if value < 100.0 => format!("{value:.1}"),
+        value => format!("{value:.0}"),
+    }
+}
+
+/// What stands between the marks gives way to the table.
+fn replaced(page: &str, table: &str) -> String {
+    let parts =
+        page.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
+    match parts {
+        Some((before, after)) => format!("{before}{BEGIN}\n{table}\n{END}{after}"),
+        None => page.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(rows: &[(&str, &str, f64)]) -> Values {
+        let key = |metric: &str, name: &str| (metric.to_owned(), name.to_owned());
+        rows.iter().map(|(metric, name, value)| (key(metric, name), *value)).collect()
+    }
+
+    #[test]
+    fn what_was_not_measured_is_blank() {
+        let table = table(&values(&[("mutex", "heddle", 10.44), ("mutex", "go_net_http", 1234.5)]));
+        let last = table.lines().last().expect("a row");
+        assert!(last.contains("| 10.4 |  | 1234 |"), "{last}");
+        assert_eq!(table.lines().count(), 3);
+    }
+
+    #[test]
+    fn only_the_marked_part_changes() {
+        let page = format!("a\n{BEGIN}\nold\n{END}\nb\n");
+        assert_eq!(replaced(&page, "new"), format!("a\n{BEGIN}\nnew\n{END}\nb\n"));
+        assert_eq!(replaced("no marks", "new"), "no marks");
+    }
+}
