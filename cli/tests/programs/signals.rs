@@ -51,8 +51,10 @@ fn a_key_on_the_terminal_arrives_once() {
     let inner = folder.under(&[], c("signals"));
     let words = std::iter::once(inner.get_program()).chain(inner.get_args());
     let words: Vec<String> = words.map(|it| format!("'{}'", it.to_string_lossy())).collect();
+    // Not every shell gives its place to the program by itself.
+    let inner = format!("exec {}", words.join(" "));
     let mut command = folder.plain("script");
-    command.args(["--quiet", "--return", "--command", &words.join(" "), "/dev/null"]);
+    command.args(["--quiet", "--return", "--command", &inner, "/dev/null"]);
     let (keys, mut keyboard) = std::io::pipe().expect("a pipe");
     command.stdin(keys);
     let mut running = folder.start(command);
