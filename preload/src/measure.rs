@@ -8,7 +8,9 @@
 //!
 //! Two steps, as in the process itself (`c/peak.c`): the kernel says which is the lowest page that
 //! was ever touched, and the first word from there on that is not zero is the deepest use. Where
-//! the memory may not be read, the page alone counts.
+//! the memory may not be read, the page alone counts. A thread may end meanwhile, and its stack
+//! become something else: who measures asks afterwards which threads still live
+//! ([`Reader::living`](heddle_record::Reader::living)).
 //!
 //! Stacks of processes without libheddle-preload are not measured: nothing says where they begin.
 
@@ -77,34 +79,37 @@ impl Meter {
         let resident = touched.resident.min(range.end - range.start);
         // Whole pages: the lowest may begin below the stack.
         let page = touched.lowest.map_or(stack.entry, |page| page.clamp(stack.low, stack.entry));
-        let word = self.first_word(page, stack.entry);
+        let word = match &self.memory {
+            // What cannot be read any more is no stack any more.
+            Some(memory) => first_word(memory, page, stack.entry).ok()?,
+            None => None,
+        };
         let lowest = word.unwrap_or(page);
         Some(Peak { bytes: stack.entry - lowest, resident, is_exact: word.is_some() })
     }
+}
 
-    /// Address of the first word in `[from, end)` that is not zero, or `end`; `None` if that
-    /// cannot be read, or not in the time that there is.
-    fn first_word(&self, from: u64, end: u64) -> Option<u64> {
-        let memory = self.memory.as_ref()?;
-        let mut bytes = vec![0; READ_BYTES_MIN];
-        let mut at = from;
-        while at < end {
-            if at - from >= SCAN_BYTES_MAX {
-                return None;
-            }
-            let length = bytes.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
-            let chunk = &mut bytes[..length];
-            memory.read_exact_at(chunk, at).ok()?;
-            if let Some(index) = chunk.iter().position(|byte| *byte != 0) {
-                let address = at + index as u64;
-                // Words lie at multiples of their size, whatever the stack's lowest byte is.
-                return Some((address - address % 8).max(from));
-            }
-            at += length as u64;
-            bytes.resize((bytes.len() * 4).min(READ_BYTES_MAX), 0);
+/// Address of the first word in `[from, end)` that is not zero, or `end`; `None` if that cannot
+/// be found in the time that there is.
+fn first_word(memory: &File, from: u64, end: u64) -> io::Result<Option<u64>> {
+    let mut bytes = vec![0; READ_BYTES_MIN];
+    let mut at = from;
+    while at < end {
+        if at - from >= SCAN_BYTES_MAX {
+            return Ok(None);
         }
-        Some(end)
+        let length = bytes.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
+        let chunk = &mut bytes[..length];
+        memory.read_exact_at(chunk, at)?;
+        if let Some(index) = chunk.iter().position(|byte| *byte != 0) {
+            let address = at + index as u64;
+            // Words lie at multiples of their size, whatever the stack's lowest byte is.
+            return Ok(Some((address - address % 8).max(from)));
+        }
+        at += length as u64;
+        bytes.resize((bytes.len() * 4).min(READ_BYTES_MAX), 0);
     }
+    Ok(Some(end))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //!   plain file or a memfd: another user's file in `/dev/shm` cannot speak for this process.
 //! - The kernel's permissions decide who may read: tables have mode 0600.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -14,8 +15,8 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::header::Header;
 use crate::place::{NAME_PREFIX, SHARED_DIR, shared_path};
-use crate::snapshot::Snapshot;
-use crate::{Error, Fault, Fields, copy, process};
+use crate::snapshot::{Snapshot, ThreadId};
+use crate::{Error, Fault, Fields, State, copy, process};
 
 /// A window on a process's thread table.
 #[derive(Debug)]
@@ -108,6 +109,25 @@ impl Reader {
             Ok(copy) if !copy.fields.is_used() => {}
             record => each(slot, record.map(|copy| copy.fields)),
         })
+    }
+}
+
+impl Reader {
+    /// The threads that have not ended by now. What was read of their stacks before was theirs:
+    /// a thread says that it ends before its stack becomes somebody else's.
+    ///
+    /// # Errors
+    /// What is wrong with the table as a whole.
+    pub fn living(&self) -> Result<HashSet<ThreadId>, Error> {
+        let mut living = HashSet::new();
+        self.visit(|slot, record| {
+            if let Ok(fields) = record
+                && fields.state != State::Finished
+            {
+                living.insert(ThreadId { slot, generation: fields.generation });
+            }
+        })?;
+        Ok(living)
     }
 }
 

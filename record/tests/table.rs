@@ -91,6 +91,23 @@ fn a_visit_shows_the_used_records_as_they_are() {
 }
 
 #[test]
+fn the_living_are_those_that_have_not_ended() {
+    let table = memfd_table(4096);
+    table.set_high_water(10).expect("room");
+    for (slot, generation, state) in
+        [(1, 3, State::Parked), (2, 1, State::Finished), (3, 9, State::Ready), (4, 1, State::New)]
+    {
+        table.record(slot).publish(&Fields { generation, ..light(state) });
+    }
+    table.record(5).publish(&light(State::Ready));
+    table.record(5).clear();
+    let living = table.reader().expect("a reader").living().expect("a table");
+    let mut ids: Vec<_> = living.into_iter().map(|id| (id.slot, id.generation)).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, [(1, 3), (3, 9), (4, 1)]);
+}
+
+#[test]
 fn the_kernel_knows_whether_a_kernel_thread_runs() {
     let table = memfd_table(256);
     table.set_high_water(3).expect("room");

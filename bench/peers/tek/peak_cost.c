@@ -62,7 +62,7 @@ static double least_ns(size_t stack_bytes, size_t used_bytes)
 		uint64_t begin = cpu_ns(), spent;
 
 		for (int k = 0; k < OPS; k++) {
-			if (!peak_of_self(&thread, thread.entry, &peak)) {
+			if (!peak_of_self(&thread, thread.entry, true, &peak)) {
 				fprintf(stderr, "the peak cannot be measured here\n");
 				exit(1);
 			}

@@ -39,14 +39,24 @@ pub fn is_outside(snapshot: &Snapshot) -> bool {
 pub fn measure(snapshot: &mut Snapshot, skip: usize, threads_max: usize) -> usize {
     let Ok(meter) = Meter::new(snapshot.pid) else { return 0 };
     let small = |bytes| u32::try_from(bytes).unwrap_or(u32::MAX);
-    let mut count = 0;
-    for thread in &mut snapshot.threads {
+    let (mut count, mut measured) = (0, Vec::new());
+    for (index, thread) in snapshot.threads.iter().enumerate() {
         let Some(stack) = thread.stack.filter(|stack| stack.low != 0) else { continue };
         count += 1;
         if !snapshot.alive || count <= skip || count > skip + threads_max {
             continue;
         }
-        let Some(peak) = meter.peak(&stack) else { continue };
+        measured.extend(meter.peak(&stack).map(|peak| (index, stack, peak)));
+    }
+    if measured.is_empty() {
+        return count;
+    }
+    let living = Reader::open(snapshot.pid).and_then(|reader| reader.living()).unwrap_or_default();
+    for (index, stack, peak) in measured {
+        let thread = &mut snapshot.threads[index];
+        if !living.contains(&thread.id) {
+            continue;
+        }
         let fields = &mut thread.fields;
         fields.stack_peak = fields.stack_peak.max(small(peak.bytes));
         fields.stack_resident = small(peak.resident);

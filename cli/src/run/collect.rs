@@ -216,6 +216,7 @@ impl Process {
     /// Measures the stacks of the threads that live.
     fn measure(&mut self) {
         let Ok(meter) = Meter::new(self.snapshot.pid) else { return };
+        let mut measured = Vec::new();
         for thread in &self.snapshot.threads {
             let Some(stack) = &thread.stack else { continue };
             let Some(index) = stack.use_index else { continue };
@@ -223,10 +224,14 @@ impl Process {
                 continue;
             }
             if let Some(peak) = meter.peak(stack) {
-                let highest = self.peaks.entry(index).or_default();
-                highest.bytes = highest.bytes.max(peak.bytes);
-                highest.resident = highest.resident.max(peak.resident);
+                measured.push((thread.id, index, peak));
             }
+        }
+        let Ok(living) = self.reader.living() else { return };
+        for (_, index, peak) in measured.into_iter().filter(|(id, ..)| living.contains(id)) {
+            let highest = self.peaks.entry(index).or_default();
+            highest.bytes = highest.bytes.max(peak.bytes);
+            highest.resident = highest.resident.max(peak.resident);
         }
     }
 

@@ -172,7 +172,8 @@ fn nginx(site: &Site<'_>) -> Result<Vec<String>, String> {
          thread_pool default threads=32;\n\
          events {{ worker_connections 1024; }}\n\
          http {{ access_log off; {temps} sendfile off; aio threads;\n\
-         server {{ listen 127.0.0.1:{port}; root {folder}; }} }}\n"
+         server {{ listen 127.0.0.1:{port}; root {folder};\n\
+         keepalive_requests 100000000; }} }}\n"
     );
     let configuration = site.folder.join("nginx.conf");
     let page = site.folder.join(NGINX_FILE);
