@@ -8,7 +8,7 @@ use std::io;
 use rustix::io::Errno;
 
 use super::aims::{Aim, Means, Region, aim};
-use super::core::{Core, Task};
+use super::core::{ASKED_MAX, Core, Task, WARMED_MAX};
 use super::report::{Change, Conflict};
 use super::world::{Cell, Loan, World};
 use crate::sys::sched::IDLE;
@@ -186,9 +186,9 @@ impl<W: World> Core<W> {
     }
 
     pub(super) fn find_conflicts(&mut self, now: u64) {
-        for _ in 0..CONFLICTS_MAX / super::core::ASKED_MAX {
+        for _ in 0..CONFLICTS_MAX / ASKED_MAX {
             let changed = |task: &Task| !task.left_alone && task.given != task.origin;
-            for tid in self.some(self.cursors.conflicts, changed) {
+            for tid in self.some(self.cursors.conflicts, ASKED_MAX, changed) {
                 self.cursors.conflicts = tid;
                 self.is_untouched(tid, now);
             }
@@ -201,7 +201,7 @@ impl<W: World> Core<W> {
         let cold = |task: &Task| {
             !task.is_fast() && !task.left_alone && !task.is_hot && task.given.policy != IDLE
         };
-        for tid in self.some(self.cursors.lazy, cold) {
+        for tid in self.some(self.cursors.lazy, WARMED_MAX, cold) {
             self.cursors.lazy = tid;
             if self.world.is_runnable(tid)
                 && let Some(task) = self.tasks.get_mut(&tid)

@@ -45,6 +45,9 @@ const THOROUGH_NS: u64 = 1_000 * MS;
 const CONFLICTS_NS: u64 = 500 * MS;
 /// How many threads are asked per step and question.
 pub(super) const ASKED_MAX: usize = 64;
+/// How many are asked whether they take CPU time, when that decides whether they are lowered: a
+/// step more means to wait for a CPU behind all that were not asked.
+pub(super) const WARMED_MAX: usize = 256;
 /// Threads born while threads are restored: rounds until none is new.
 const ROUNDS_MAX: usize = 8;
 /// The Lazy region starves if it got less than this part of its bound.
@@ -331,7 +334,7 @@ impl<W: World> Core<W> {
     /// Whether a time-critical thread is active. The first one that is answers for all.
     fn ask_fast(&mut self) -> bool {
         let (mut gone, mut active) = (Vec::new(), false);
-        for tid in self.some(self.cursors.fast, Task::is_fast) {
+        for tid in self.some(self.cursors.fast, ASKED_MAX, Task::is_fast) {
             self.cursors.fast = tid;
             match self.world.activity(tid) {
                 Activity::Active => active = true,
@@ -346,12 +349,12 @@ impl<W: World> Core<W> {
         active
     }
 
-    /// Up to a constant number of threads behind the cursor, going round.
-    pub(super) fn some(&self, cursor: i32, which: impl Fn(&Task) -> bool) -> Vec<i32> {
+    /// Up to `most` threads behind the cursor, going round.
+    pub(super) fn some(&self, cursor: i32, most: usize, which: impl Fn(&Task) -> bool) -> Vec<i32> {
         let behind = self.tasks.range((Bound::Excluded(cursor), Bound::Unbounded));
         let before = self.tasks.range(..=cursor);
         let chosen = behind.chain(before).filter(|(_, task)| which(task));
-        chosen.map(|(tid, _)| *tid).take(ASKED_MAX).collect()
+        chosen.map(|(tid, _)| *tid).take(most).collect()
     }
 
     fn decide(&mut self, now: u64) -> Region {
@@ -379,7 +382,7 @@ impl<W: World> Core<W> {
         if cpu.saturating_sub(cpu_before) >= bound_ns / STARVING_PART {
             return false;
         }
-        self.some(self.cursors.lazy, |task| !task.is_fast()).into_iter().any(|tid| {
+        self.some(self.cursors.lazy, ASKED_MAX, |task| !task.is_fast()).into_iter().any(|tid| {
             self.cursors.lazy = tid;
             self.world.is_runnable(tid)
         })
