@@ -101,14 +101,27 @@ pub fn write(folder: &Path) -> Result<()> {
     Ok(std::fs::write(folder.join("REPORT.md"), text)?)
 }
 
+/// The machines, each with the suites that ran on it.
+fn machines(results: &[SuiteResult]) -> Vec<(String, Vec<&str>)> {
+    let mut machines: Vec<(String, Vec<&str>)> = Vec::new();
+    for result in results {
+        let it = &result.machine;
+        let gib = it.memory_gib;
+        let machine = format!("{} x {}, {gib} GiB of memory, Linux {}", it.cpus, it.cpu, it.kernel);
+        match machines.iter_mut().find(|(known, _)| *known == machine) {
+            Some((_, suites)) => suites.push(&result.suite),
+            None => machines.push((machine, vec![&result.suite])),
+        }
+    }
+    machines
+}
+
 fn introduction(text: &mut String, results: &[SuiteResult]) {
-    let Some(first) = results.first() else { return };
-    let machine = &first.machine;
-    let _ = writeln!(
-        text,
-        "{} x {}, {} GiB of memory, Linux {}. Written by `cargo xtask bench`.\n",
-        machine.cpus, machine.cpu, machine.memory_gib, machine.kernel
-    );
+    text.push_str("Written by `cargo xtask bench` on\n\n");
+    for (machine, suites) in machines(results) {
+        let _ = writeln!(text, "- {machine}: {}", suites.join(", "));
+    }
+    text.push('\n');
     if results.iter().any(|result| result.quick) {
         text.push_str("**A quick run: it shows that everything works and proves no figure.**\n\n");
     }
@@ -118,7 +131,7 @@ fn introduction(text: &mut String, results: &[SuiteResult]) {
         let loads: Vec<_> = loads.collect();
         let _ = writeln!(
             text,
-            "**Other work was running when these suites began (load average: {}).**\n",
+            "**Other work was running when these suites began (CPUs busy: {}).**\n",
             loads.join(", ")
         );
     }

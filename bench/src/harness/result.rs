@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -138,7 +139,8 @@ pub struct Machine {
     pub cpus: usize,
     pub kernel: String,
     pub memory_gib: f64,
-    /// Load average when the suite began: anything near 1 means that others were at work.
+    /// CPUs that others kept busy just before the suite began. (The load average would count the
+    /// suite before this one.)
     pub load: f64,
 }
 
@@ -151,15 +153,35 @@ impl Machine {
             line.split_once(':').map_or("unknown", |(_, value)| value.trim()).to_string()
         };
         let kib: f64 = field(&meminfo, "MemTotal").trim_end_matches(" kB").parse().unwrap_or(0.0);
-        let load = read("/proc/loadavg");
         Machine {
             cpu: field(&cpuinfo, "model name"),
             cpus: std::thread::available_parallelism().map_or(1, |n| n.get()),
             kernel: read("/proc/sys/kernel/osrelease").trim().into(),
             memory_gib: (kib / 1024.0 / 1024.0 * 10.0).round() / 10.0,
-            load: load.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0.0),
+            load: busy_cpus(Duration::from_millis(500)),
         }
     }
+}
+
+/// CPUs that are busy now, mean over a time.
+fn busy_cpus(time: Duration) -> f64 {
+    let ticks = || busy_ticks(&std::fs::read_to_string("/proc/stat").unwrap_or_default());
+    let (begin, before) = (Instant::now(), ticks());
+    std::thread::sleep(time);
+    let busy = ticks().saturating_sub(before) as f64;
+    (busy / rustix::param::clock_ticks_per_second() as f64 / begin.elapsed().as_secs_f64() * 100.0)
+        .round()
+        / 100.0
+}
+
+/// By the first line of /proc/stat: all its times but idle and iowait; guests' are in user's.
+fn busy_ticks(stat: &str) -> u64 {
+    let times = stat.lines().next().unwrap_or_default().split_whitespace().skip(1).take(8);
+    times
+        .enumerate()
+        .filter(|(i, _)| !(3..=4).contains(i))
+        .filter_map(|(_, n)| n.parse::<u64>().ok())
+        .sum()
 }
 
 #[cfg(test)]
@@ -171,6 +193,13 @@ mod tests {
         assert_eq!(Pick::Least.of(&[3.0, 1.0, 2.0]), 1.0);
         assert_eq!(Pick::Median.of(&[3.0, 1.0, 2.0]), 2.0);
         assert_eq!(Pick::Median.of(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+    }
+
+    #[test]
+    fn busy_is_all_but_idle_and_waiting() {
+        let stat = "cpu  100 20 3 9999 8888 4 5 6 70 80\ncpu0 1 1 1 1 1\n";
+        assert_eq!(busy_ticks(stat), 138);
+        assert_eq!(busy_ticks(""), 0);
     }
 
     #[test]
