@@ -59,6 +59,8 @@ pub(crate) enum WaitKind {
     Join = 5,
     /// As `Queue`, for a share of a reader-writer lock; the queue's lock makes it readable.
     Shared = 6,
+    /// As `Queue`, for an address, in a bucket of the parking lot.
+    Address = 7,
 }
 
 impl WaitKind {
@@ -67,6 +69,7 @@ impl WaitKind {
         match self {
             WaitKind::None => "nothing",
             WaitKind::Queue | WaitKind::Shared => "a lock, semaphore, condition or channel",
+            WaitKind::Address => "an address (futex)",
             WaitKind::Sleep => "sleep",
             WaitKind::Park => "park",
             WaitKind::Reactor => "I/O",
@@ -275,6 +278,7 @@ impl Byte for WaitKind {
             4 => WaitKind::Reactor,
             5 => WaitKind::Join,
             6 => WaitKind::Shared,
+            7 => WaitKind::Address,
             _ => WaitKind::None,
         }
     }

@@ -31,6 +31,7 @@ pub mod fs;
 mod hibernate;
 mod inbox;
 pub mod io;
+mod lot;
 mod model;
 mod monitor;
 pub mod net;

@@ -21,6 +21,13 @@ use crate::sys::futex;
 /// Turns of a spin-wait before the kernel is asked: a holder needs tens of nanoseconds.
 pub(crate) const SPINS: u32 = 100;
 
+/// The part of an address that may decide something. In a simulation that which is the same in
+/// every process: a seed is one schedule wherever the program was loaded.
+#[inline(always)]
+pub(crate) fn known_part(address: usize) -> usize {
+    if cfg!(feature = "sim") { address % crate::sys::memory::PAGE } else { address }
+}
+
 /// One turn of a spin-wait.
 #[inline(always)]
 pub(crate) fn spin() {

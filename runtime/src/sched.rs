@@ -268,7 +268,7 @@ fn ready_elsewhere(thread: &'static Control) {
 pub(crate) fn expire(thread: &'static Control, outcome: Outcome) -> bool {
     let ended = match thread.wait.get() {
         WaitKind::None => false,
-        WaitKind::Queue | WaitKind::Shared => wait::abandon(thread),
+        WaitKind::Queue | WaitKind::Shared | WaitKind::Address => wait::abandon(thread),
         WaitKind::Sleep => true,
         WaitKind::Park => thread::abandon_park(thread),
         WaitKind::Join => thread::abandon_join(thread),

@@ -171,6 +171,12 @@ impl Locked<'_> {
     #[inline]
     pub fn enqueue(&self, me: &'static Control) {
         debug_assert!(me.queue.get().is_null());
+        self.attach(me);
+    }
+
+    /// Links `me` behind those that go before it.
+    #[inline]
+    fn attach(&self, me: &'static Control) {
         let before = self.place_for(me);
         // SAFETY: null or a slot of the slab.
         let after = match unsafe { before.as_ref() } {
@@ -243,8 +249,23 @@ impl Locked<'_> {
         true
     }
 
+    /// Moves `thread`, which is in this queue, to `target`, behind its equals. It is never in no
+    /// queue: who looks without a lock would take it for one that is being woken.
+    pub fn transfer(&self, thread: &'static Control, target: &Locked<'_>) {
+        debug_assert!(ptr::eq(thread.queue.get(), self.queue));
+        self.detach(thread);
+        target.attach(thread);
+    }
+
     #[inline]
     fn unlink(&self, thread: &Control) {
+        self.detach(thread);
+        thread.queue.set(ptr::null());
+    }
+
+    /// Closes the list over `thread`.
+    #[inline]
+    fn detach(&self, thread: &Control) {
         let (prev, next) = (thread.prev.get(), thread.next.get());
         // SAFETY: null or slots of the slab, linked in this locked queue.
         match unsafe { prev.as_ref() } {
@@ -256,7 +277,6 @@ impl Locked<'_> {
             Some(next) => next.prev.set(prev),
             None => self.queue.tail.set(prev),
         }
-        thread.queue.set(ptr::null());
     }
 
     /// Unlocks and parks the calling thread, which has enqueued itself, until it is woken or
@@ -279,7 +299,10 @@ impl Locked<'_> {
     /// As [`Locked::wait`] for a thread that has set its [`WaitKind`] itself.
     #[inline]
     pub fn wait_published(self, me: &'static Control, deadline: u64) -> Outcome {
-        debug_assert!(matches!(me.wait.get(), WaitKind::Queue | WaitKind::Shared));
+        debug_assert!(matches!(
+            me.wait.get(),
+            WaitKind::Queue | WaitKind::Shared | WaitKind::Address
+        ));
         drop(self.guard);
         sched::wait(me, deadline)
     }
@@ -295,13 +318,18 @@ pub fn wake(thread: &'static Control, outcome: Outcome) {
 /// Ends `thread`'s wait in whatever queue it is in, unless a waker has taken it already.
 ///
 /// Only the kernel thread that owns `thread` calls this: so the queue is alive, because the
-/// waiter that keeps it alive can't return meanwhile.
+/// waiter that keeps it alive can't return meanwhile. (A queue that it is moved from is one of the
+/// parking lot's, and those live for ever.)
 pub(crate) fn abandon(thread: &'static Control) -> bool {
-    // The pointer may be cleared by a waker at any moment, but only under the queue's lock.
-    let queue = thread.queue.get();
-    // SAFETY: by the function's contract the queue is alive.
-    match unsafe { queue.as_ref() } {
-        Some(queue) => queue.lock().remove(thread),
-        None => false,
+    loop {
+        // The pointer may be cleared by a waker at any moment, or changed by a requeue, but only
+        // under the queue's lock.
+        let queue = thread.queue.get();
+        // SAFETY: by the function's contract the queue is alive.
+        let Some(locked) = (unsafe { queue.as_ref() }).map(WaitQueue::lock) else { return false };
+        if locked.remove(thread) {
+            return true;
+        }
+        // Woken or moved since: the next turn tells.
     }
 }

@@ -1,4 +1,4 @@
-//! The clock: monotonic nanoseconds.
+//! The clocks: monotonic nanoseconds, and those of the day.
 
 /// Nanoseconds of `CLOCK_MONOTONIC`.
 #[inline]
@@ -9,6 +9,16 @@ pub fn now_ns() -> u64 {
     }
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Nanoseconds of `CLOCK_REALTIME`; 0 before 1970. A simulation has one clock only.
+pub(crate) fn realtime_ns() -> u64 {
+    #[cfg(feature = "sim")]
+    if let Some(now) = crate::sim::now() {
+        return now;
+    }
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    u64::try_from(now.tv_sec).unwrap_or(0).saturating_mul(1_000_000_000) + now.tv_nsec as u64
 }
 
 /// The time `duration` from now, in nanoseconds; saturates at "never".

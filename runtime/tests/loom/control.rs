@@ -26,6 +26,7 @@ pub enum WaitKind {
     Reactor,
     Join,
     Shared,
+    Address,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

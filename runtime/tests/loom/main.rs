@@ -10,6 +10,8 @@
 #![allow(dead_code, unused_imports, missing_docs)]
 
 mod control;
+mod lot;
+mod lot_models;
 mod model;
 mod models;
 mod sched;

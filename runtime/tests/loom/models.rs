@@ -21,12 +21,12 @@ use crate::sync::semaphore::Semaphore;
 use crate::thread::{join, park};
 
 /// Runs `model` with fresh control blocks; the calling thread is the first of them.
-fn check(model: impl Fn(&'static [&'static Control; control::COUNT]) + Sync + Send + 'static) {
+pub fn check(model: impl Fn(&'static [&'static Control; control::COUNT]) + Sync + Send + 'static) {
     check_within(2, model);
 }
 
 /// As [`check`] with at most `preemptions` (`LOOM_MAX_PREEMPTIONS` is for the others).
-fn check_within(
+pub fn check_within(
     preemptions: usize,
     model: impl Fn(&'static [&'static Control; control::COUNT]) + Sync + Send + 'static,
 ) {
@@ -43,7 +43,7 @@ fn check_within(
 }
 
 /// A cell that loom watches, shared between threads by what the model checks.
-struct Watched(Cell<u32>);
+pub struct Watched(pub Cell<u32>);
 
 // SAFETY: loom fails the model when accesses race.
 unsafe impl Sync for Watched {}
@@ -51,13 +51,13 @@ unsafe impl Sync for Watched {}
 unsafe impl Send for Watched {}
 
 impl Watched {
-    fn new() -> Arc<Self> {
+    pub fn new() -> Arc<Self> {
         let cell = Watched(Cell::new(0));
         cell.0.set(0);
         Arc::new(cell)
     }
 
-    fn increment(&self) {
+    pub fn increment(&self) {
         self.0.set(self.0.get() + 1);
     }
 }

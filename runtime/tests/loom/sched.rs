@@ -52,7 +52,7 @@ pub(crate) fn ready(thread: &'static Control) {
 
 fn expire(thread: &'static Control, outcome: Outcome) -> bool {
     let ended = match thread.wait.get() {
-        WaitKind::Queue | WaitKind::Shared => wait::abandon(thread),
+        WaitKind::Queue | WaitKind::Shared | WaitKind::Address => wait::abandon(thread),
         WaitKind::Park => thread::park::abandon_park(thread),
         WaitKind::Join => thread::join::abandon_join(thread),
         _ => false,

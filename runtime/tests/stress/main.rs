@@ -12,6 +12,9 @@ use heddle::sync::channel::{self, RecvTimeoutError, SendTimeoutError};
 use heddle::sync::{Barrier, Condvar, Mutex, Once, RwLock, Semaphore};
 use heddle::thread;
 
+#[path = "../common/futex.rs"]
+mod futex;
+mod lot;
 mod support;
 mod threads;
 

@@ -78,7 +78,8 @@ impl<T> Either<T> {
 }
 
 /// Runs `body(index, random)` on `users` threads and `kernels` kernel threads at once; ends the
-/// process with the seed when one panics or they don't end within a minute.
+/// process with the seed when one panics or they don't end within a minute (`HEDDLE_STRESS` of
+/// them).
 pub fn crowd<T: Send + Debug + 'static>(
     name: &'static str,
     users: usize,
@@ -89,7 +90,7 @@ pub fn crowd<T: Send + Debug + 'static>(
     let done = Arc::new(AtomicBool::new(false));
     let watch = done.clone();
     std::thread::spawn(move || {
-        for _ in 0..600 {
+        for _ in 0..rounds(600) {
             std::thread::sleep(Duration::from_millis(100));
             if watch.load(Ordering::SeqCst) {
                 return;

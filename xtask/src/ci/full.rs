@@ -74,11 +74,11 @@ fn documents(planner: &mut Planner) {
 }
 
 fn models(planner: &mut Planner) {
-    let sim = planner.test("-p heddle --features sim --test sim");
+    let sim = planner.test("-p heddle --features sim --test sim --test sim_lot");
     planner.add("sim", "the scheduler under seeded simulation", 10, vec![sim]);
     let loom = planner.test("-p heddle --release --test loom");
     let loom = planner.apart(loom, "loom", "--cfg loom").env("LOOM_MAX_PREEMPTIONS", "2");
-    planner.add("loom", "models of queue, inbox, idle, mutex", 10, vec![loom]);
+    planner.add("loom", "models of queue, inbox, idle, mutex, parking lot", 10, vec![loom]);
 }
 
 fn tools(planner: &mut Planner) {

@@ -1,0 +1,235 @@
+//! The buckets of the parking lot: who waits for which address, and how waits end.
+//!
+//! A bucket is a wait queue that all addresses with the same hash share; which address a waiter
+//! waits for stands in its node (`node.rs`), which the bucket's lock guards.
+//!
+//! Protocol:
+//! 1. A waiter locks the bucket, links itself, and only then looks at the word, behind a fence. If
+//!    the word has changed it unlinks itself and goes; nobody can have taken it, for it still has
+//!    the lock. Else it parks.
+//! 2. A waker has changed the word before it comes here. Behind a fence it looks whether the
+//!    bucket is empty. The two fences are in some order: either the waiter sees the new word or
+//!    the waker sees the waiter. So a wake for nobody takes no lock, and none is lost.
+//! 3. A waker takes the waiters that match out under the lock and wakes them after it: from then
+//!    on they are his (protocol of `wait.rs`). Deadlines and cancellations go through
+//!    [`crate::wait::abandon`], which follows a waiter that a requeue has moved meanwhile.
+//! 4. A requeue holds both buckets' locks, the lower one first. A waiter goes from queue to queue
+//!    without being in none in between, or its deadline would believe that a waker has it.
+//!
+//! Invariants:
+//! 1. A thread that is linked in a bucket has a node whose address hashes to that bucket.
+//! 2. The word is read outside of the lock before it is read inside: a fault happens to the
+//!    caller, not to everybody who shares the bucket; and its page is there.
+//!
+//! Order: the most urgent first, then first come first served, per address. What was moved comes
+//! behind who waited there before.
+//!
+//! Not here: clocks (`mod.rs`); words that are shared with other processes (they need the kernel).
+//! Nothing here may be called from a signal handler: the lock is not for that.
+
+use core::sync::atomic::Ordering::{Acquire, SeqCst};
+
+use super::node;
+use crate::control::{Control, Outcome, WaitKind};
+use crate::model::{self, AtomicU32, fence};
+use crate::sched;
+use crate::wait::{Batch, Locked, WaitQueue};
+
+/// As many as keep a thousand waiting threads mostly apart; 64 KiB that cost nothing unused.
+const BUCKETS_LOG2: u32 = 10;
+pub(crate) const BUCKETS: usize = 1 << BUCKETS_LOG2;
+
+/// A cache line of its own: neighbours are used by strangers.
+#[repr(align(64))]
+struct Bucket(WaitQueue);
+
+static LOT: [Bucket; BUCKETS] = [const { Bucket(WaitQueue::new()) }; BUCKETS];
+
+/// How a wait for an address ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum Ended {
+    /// By a wake. As with the kernel's futex it may have come for another reason: look again.
+    Woken,
+    /// It did not begin: the word was not as expected.
+    Changed,
+    /// Its deadline passed first.
+    TimedOut,
+    /// The thread was cancelled.
+    Cancelled,
+}
+
+/// What a requeue did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[must_use]
+pub struct Requeued {
+    /// Waiters that were woken.
+    pub woken: u32,
+    /// Waiters that wait for the other address now.
+    pub moved: u32,
+}
+
+/// Where waiters for an address are linked.
+pub(crate) fn index_of(address: usize) -> usize {
+    // Fibonacci hashing: the upper bits of the product depend on all bits of the address.
+    let product = (model::known_part(address) as u64 >> 2).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (product >> (64 - BUCKETS_LOG2)) as usize
+}
+
+fn address_of(word: *const AtomicU32) -> usize {
+    word.addr()
+}
+
+/// Waits for a wake of `word` with one of `bits`, if `*word == expected` at that time, until
+/// `deadline` (ns, 0 = never) at most.
+///
+/// # Safety
+/// 1. `word` may be read until the wait has begun.
+pub(crate) unsafe fn wait(
+    word: *const AtomicU32,
+    expected: u32,
+    bits: u32,
+    deadline: u64,
+    is_cancellable: bool,
+) -> Ended {
+    // ORDER: Acquire, so that a caller who is told of a change sees what came before it.
+    // SAFETY: by 1.
+    if unsafe { &*word }.load(Acquire) != expected {
+        return Ended::Changed;
+    }
+    let me = sched::current();
+    if is_cancellable && sched::is_cancellable(me) {
+        return Ended::Cancelled;
+    }
+    let Some(node) = node::of(me.slot()) else {
+        // No memory for it. A wake without a reason is allowed, and lets the others go on.
+        crate::thread::yield_now();
+        return Ended::Woken;
+    };
+    let queue = LOT[index_of(address_of(word))].0.lock();
+    node.address.set(address_of(word));
+    node.bits.set(bits);
+    queue.enqueue(me);
+    // ORDER: pairs with the fence in `wake` (step 2); that in `requeue` is its lock.
+    fence(SeqCst);
+    // SAFETY: by 1: the wait begins when the lock is given back.
+    if unsafe { &*word }.load(Acquire) != expected {
+        queue.take(me);
+        return Ended::Changed;
+    }
+    me.wait.set(WaitKind::Address);
+    me.cancellable.set(is_cancellable);
+    let outcome = queue.wait_published(me, deadline);
+    me.cancellable.set(false);
+    match outcome {
+        Outcome::Woken => Ended::Woken,
+        Outcome::TimedOut => Ended::TimedOut,
+        Outcome::Cancelled => Ended::Cancelled,
+    }
+}
+
+/// Wakes at most `most` of those who wait for `address` with one of `bits`; returns how many.
+pub(crate) fn wake(address: usize, most: u32, bits: u32) -> u32 {
+    // ORDER: pairs with the fence in `wait` (step 2).
+    fence(SeqCst);
+    let bucket = &LOT[index_of(address)].0;
+    if bucket.seems_empty() {
+        return 0;
+    }
+    let queue = bucket.lock();
+    let batch = take_waiters(&queue, address, most, bits);
+    drop(queue);
+    batch.wake() as u32
+}
+
+/// Takes out those who are to be woken, in their order.
+fn take_waiters(queue: &Locked<'_>, address: usize, most: u32, bits: u32) -> Batch {
+    let mut batch = Batch::new();
+    let mut left = most;
+    let mut each = queue.first();
+    while let Some(thread) = each {
+        if left == 0 {
+            break;
+        }
+        each = queue.after(thread);
+        if waits_for(thread, address, bits) {
+            queue.take(thread);
+            batch.push(thread);
+            left -= 1;
+        }
+    }
+    batch
+}
+
+/// Under the lock of the bucket that `thread` is linked in.
+fn waits_for(thread: &Control, address: usize, bits: u32) -> bool {
+    let node = node::of_waiter(thread.slot());
+    node.address.get() == address && node.bits.get() & bits != 0
+}
+
+/// Wakes at most `wake` of those who wait for `from`, and moves at most `most` of the others to
+/// `to`, whatever their bits; but nothing, and `None`, if `expected` is given and is not in `from`.
+///
+/// # Safety
+/// 1. If `expected` is given, `from` may be read.
+pub(crate) unsafe fn requeue(
+    from: *const AtomicU32,
+    expected: Option<u32>,
+    to: usize,
+    wake: u32,
+    most: u32,
+) -> Option<Requeued> {
+    // SAFETY: by 1.
+    let is_expected = || expected.is_none_or(|value| unsafe { &*from }.load(Acquire) == value);
+    if !is_expected() {
+        return None;
+    }
+    let address = address_of(from);
+    let (source, target) = lock_both(index_of(address), index_of(to));
+    if !is_expected() {
+        return None;
+    }
+    let batch = take_waiters(&source, address, wake, u32::MAX);
+    let moved = move_waiters(&source, target.as_ref().unwrap_or(&source), address, to, most);
+    drop((source, target));
+    Some(Requeued { woken: batch.wake() as u32, moved })
+}
+
+/// Both buckets' locks, the lower bucket's first (step 4); the second is `None` if it is the same.
+fn lock_both(source: usize, target: usize) -> (Locked<'static>, Option<Locked<'static>>) {
+    let lock = |index: usize| LOT[index].0.lock();
+    if source < target {
+        let first = lock(source);
+        return (first, Some(lock(target)));
+    }
+    let second = (source != target).then(|| lock(target));
+    (lock(source), second)
+}
+
+/// Moves at most `most` waiters, in their order; returns how many.
+fn move_waiters(
+    source: &Locked<'_>,
+    target: &Locked<'_>,
+    from: usize,
+    to: usize,
+    most: u32,
+) -> u32 {
+    let mut moved = 0;
+    let mut each = source.first();
+    while let Some(thread) = each {
+        if moved == most {
+            break;
+        }
+        // In one and the same queue the moved ones are met again at its end: not for `from` then.
+        each = source.after(thread);
+        if !waits_for(thread, from, u32::MAX) {
+            continue;
+        }
+        moved += 1;
+        if from != to {
+            source.transfer(thread, target);
+            node::of_waiter(thread.slot()).address.set(to);
+        }
+    }
+    moved
+}

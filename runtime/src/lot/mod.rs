@@ -1,0 +1,119 @@
+//! The parking lot: waits that are keyed by an address, with the meaning of the kernel's futex.
+//!
+//! User-level threads and kernel threads wait and wake here alike. A wait for a word begins only
+//! if the word has the value that the caller has seen; a wake comes after the word was changed. In
+//! that order no wake is lost, see `buckets.rs`.
+//!
+//! As with the kernel's futex: a wait may end without a reason, so callers look at their word
+//! again; a word that nobody waits for needs no memory and no set-up; waiters for an address are
+//! woken the most urgent first, then first come first served.
+//!
+//! Differences from the kernel's, all on purpose:
+//! - Only words of one process (`FUTEX_PRIVATE_FLAG`): another process can't wake our threads.
+//! - An address that can't be read is the caller's fault (SIGSEGV), not EFAULT.
+//! - Not for signal handlers: a handler that interrupts the lot on its own kernel thread would
+//!   wait for itself.
+//! - `CLOCK_REALTIME`: the deadline is converted to the monotonic clock as the wait begins. A
+//!   clock that was set back meanwhile makes the wait longer, as it should; one that was set
+//!   forward does not end it earlier.
+
+mod buckets;
+mod node;
+
+use core::sync::atomic;
+
+use crate::model::AtomicU32;
+use crate::sys::clock;
+
+pub use buckets::{Ended, Requeued};
+
+/// Bits for waits and wakes that don't tell each other apart (`FUTEX_BITSET_MATCH_ANY`).
+pub const ANY: u32 = u32::MAX;
+
+/// When a wait ends by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Moment {
+    /// Never.
+    Never,
+    /// At this time of `CLOCK_MONOTONIC`, ns.
+    Monotonic(u64),
+    /// At this time of `CLOCK_REALTIME`, ns.
+    Realtime(u64),
+}
+
+impl Moment {
+    /// The runtime's deadline: ns of the monotonic clock, 0 = never.
+    fn deadline(self) -> u64 {
+        match self {
+            Moment::Never => 0,
+            Moment::Monotonic(at) => at.max(1),
+            Moment::Realtime(at) => {
+                let now = clock::now_ns();
+                let left = i128::from(at) - i128::from(clock::realtime_ns());
+                u64::try_from((i128::from(now) + left).max(1)).unwrap_or(u64::MAX)
+            }
+        }
+    }
+
+    /// Whether a wait until then is over by the clock that it was given in.
+    fn is_over(self) -> bool {
+        match self {
+            Moment::Realtime(at) => clock::realtime_ns() >= at,
+            Moment::Never | Moment::Monotonic(_) => true,
+        }
+    }
+}
+
+/// Waits for a wake of `word` with one of `bits` if `*word` is `expected`, until `moment` at most.
+///
+/// Only if `is_cancellable` a cancellation ends the wait; one that is pending does so at once.
+///
+/// # Safety
+/// 1. `word` may be read until the call returns or a wake has ended the wait.
+pub unsafe fn futex_wait(
+    word: *const atomic::AtomicU32,
+    expected: u32,
+    bits: u32,
+    moment: Moment,
+    is_cancellable: bool,
+) -> Ended {
+    loop {
+        let deadline = moment.deadline();
+        // SAFETY: by 1; `watched` names the same four bytes.
+        let ended =
+            unsafe { buckets::wait(watched(word), expected, bits, deadline, is_cancellable) };
+        if ended != Ended::TimedOut || moment.is_over() {
+            return ended;
+        }
+    }
+}
+
+/// Wakes at most `most` of those who wait for `word` with one of `bits`; returns how many.
+///
+/// The word itself is not looked at, and need not exist any more.
+#[inline]
+pub fn futex_wake(word: *const atomic::AtomicU32, most: u32, bits: u32) -> u32 {
+    buckets::wake(word.addr(), most, bits)
+}
+
+/// Wakes at most `wake` of those who wait for `from` and makes at most `most` of the others wait
+/// for `to` instead, if `*from` is `expected` (when that is given; else `None`, and nothing
+/// happens).
+///
+/// # Safety
+/// 1. If `expected` is given, `from` may be read.
+pub unsafe fn futex_requeue(
+    from: *const atomic::AtomicU32,
+    expected: Option<u32>,
+    to: *const atomic::AtomicU32,
+    wake: u32,
+    most: u32,
+) -> Option<Requeued> {
+    // SAFETY: by 1.
+    unsafe { buckets::requeue(watched(from), expected, to.addr(), wake, most) }
+}
+
+/// The same word as the simulation and the model see it: a wrapper without anything else.
+fn watched(word: *const atomic::AtomicU32) -> *const AtomicU32 {
+    word.cast()
+}
