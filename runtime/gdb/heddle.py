@@ -15,6 +15,7 @@ CONTROL_BYTES = 128
 RECORD_BYTES = 64
 STATES = ["free", "new", "ready", "running", "parked", "EV_WAIT", "finished"]
 KINDS = ["free", "light", "full", "kernel thread", "worker"]
+USER_LEVEL = (1, 2)
 REGISTERS = {
     "x86": ["$rsp", "$rip", "$rbp", "$rbx"],
     "aarch64": ["$sp", "$pc", "$x29", "$x19"],
@@ -107,7 +108,7 @@ class Backtrace(gdb.Command):
             raise gdb.GdbError("usage: heddle bt SLOT")
         for slot, control, record in slots():
             if slot == int(wanted[0]):
-                if word(record + 15, 1) != 1:
+                if word(record + 15, 1) not in USER_LEVEL:
                     raise gdb.GdbError("slot %d holds no user-level thread" % slot)
                 return backtrace(control)
         raise gdb.GdbError("no slot %s" % wanted[0])
@@ -123,7 +124,7 @@ class AllBacktraces(gdb.Command):
         for slot, control, record in slots():
             kind = word(record + 15, 1)
             state = word(record + 14, 1)
-            if kind == 1 and STATES[state] == "parked":
+            if kind in USER_LEVEL and STATES[state] == "parked":
                 print("thread %d.%d:" % (slot, word(record + 4, 4)))
                 backtrace(control)
 

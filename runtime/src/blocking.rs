@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
-use crate::control::{Control, Kind, Outcome, WaitKind};
+use crate::control::{Control, Outcome, WaitKind};
 use crate::deadlock::HELPERS_IDLE;
 use crate::sched;
 use crate::sys::task;
@@ -133,7 +133,7 @@ where
     if let Some(closure) = job.closure.take() {
         job.result = Some(catch_unwind(AssertUnwindSafe(closure)));
     }
-    debug_assert_eq!(caller.kind.get(), Kind::Light);
+    debug_assert!(caller.kind.get().is_user_level());
     wait::wake(caller, Outcome::Woken);
 }
 

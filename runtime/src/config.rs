@@ -31,8 +31,8 @@ pub enum Io {
 }
 
 /// How the runtime starts. Values that are not set come from `HEDDLE_WORKERS`,
-/// `HEDDLE_BACKEND` (`user`, `native`), `HEDDLE_IO` (`uring`, `epoll`), `HEDDLE_LAZY_BOUND`
-/// (milliseconds, or `off`), else from the machine.
+/// `HEDDLE_BACKEND` (`user`, `native`), `HEDDLE_IO` (`uring`, `epoll`), `HEDDLE_THREADS`
+/// (`light`, `full`), `HEDDLE_LAZY_BOUND` (milliseconds, or `off`), else from the machine.
 ///
 /// ```
 /// heddle::Config::new().workers(2).start().unwrap();
@@ -42,6 +42,7 @@ pub struct Config {
     workers: Option<usize>,
     backend: Option<Backend>,
     io: Option<Io>,
+    full_threads: Option<bool>,
     lazy_bound: Option<Option<Duration>>,
 }
 
@@ -66,6 +67,13 @@ impl Config {
     /// io_uring or epoll.
     pub fn io(mut self, io: Io) -> Self {
         self.io = Some(io);
+        self
+    }
+
+    /// Whether every thread is a full one, as if [`crate::thread::Builder::full`] were called for
+    /// each; those that hibernate stay light.
+    pub fn full_threads(mut self, full: bool) -> Self {
+        self.full_threads = Some(full);
         self
     }
 
@@ -109,6 +117,10 @@ impl Config {
                 Some(io) => io,
                 None => io_from_environment()?,
             },
+            full_threads: match self.full_threads {
+                Some(full) => full,
+                None => full_from_environment()?,
+            },
             lazy_bound_ns: match self.lazy_bound {
                 Some(bound) => bound.map_or(0, |b| b.as_nanos().clamp(1, u64::MAX.into()) as u64),
                 None => lazy_bound_from_environment()?,
@@ -123,6 +135,7 @@ pub(crate) struct Settings {
     pub workers: usize,
     pub backend: Backend,
     pub io: Io,
+    pub full_threads: bool,
     /// 0 = no bound.
     pub lazy_bound_ns: u64,
 }
@@ -132,10 +145,11 @@ fn variable(name: &str) -> Option<String> {
 }
 
 /// Variables that heddle reads, those of its tools included (see heddle(7)).
-const NAMES: [&str; 6] = [
+const NAMES: [&str; 7] = [
     "HEDDLE_WORKERS",
     "HEDDLE_BACKEND",
     "HEDDLE_IO",
+    "HEDDLE_THREADS",
     "HEDDLE_LAZY_BOUND",
     "HEDDLE_TRACE",
     "HEDDLE_PLAN",
@@ -194,6 +208,14 @@ fn io_from_environment() -> io::Result<Io> {
         Some("uring") => Ok(Io::Uring),
         Some("epoll") => Ok(Io::Epoll),
         Some(other) => Err(unreadable("HEDDLE_IO", other)),
+    }
+}
+
+fn full_from_environment() -> io::Result<bool> {
+    match variable("HEDDLE_THREADS").as_deref() {
+        None | Some("light") => Ok(false),
+        Some("full") => Ok(true),
+        Some(other) => Err(unreadable("HEDDLE_THREADS", other)),
     }
 }
 

@@ -22,7 +22,7 @@ use std::io;
 use crate::arch::Context;
 use crate::extension::Extension;
 use crate::model::{AtomicPtr, AtomicU32, Cell};
-use crate::sys::memory;
+use crate::sys::{libc_tls, memory};
 use crate::wait::WaitQueue;
 use crate::worker::Worker;
 
@@ -37,8 +37,18 @@ pub(crate) enum Kind {
     Free = 0,
     /// A user-level thread that stays on the worker where it started.
     Light = 1,
+    /// A user-level thread with thread-local storage of its own.
+    Full = 2,
     /// A kernel thread of the process that uses heddle's primitives.
     Kernel = 3,
+}
+
+impl Kind {
+    /// Whether workers run it.
+    #[inline(always)]
+    pub fn is_user_level(self) -> bool {
+        matches!(self, Kind::Light | Kind::Full)
+    }
 }
 
 /// What a parked thread waits in: who may end the wait, and how.
@@ -97,6 +107,12 @@ pub(crate) const HIBERNATES: u8 = 1;
 pub(crate) const HIBERNATED: u8 = 2;
 /// `Control::flags`: the stack was clean at the start and is measured at the end.
 pub(crate) const MEASURED: u8 = 4;
+/// `Control::flags`: a block of thread-local storage lies at the top of the stack, and the thread
+/// pointer names it while the thread runs. Beside it, from bit `CLASS_SHIFT` on, is a copy of
+/// `Control::class`, so that a switch finds the block from the first cache line alone.
+pub(crate) const OWN_TLS: u8 = 8;
+/// See [`OWN_TLS`].
+const CLASS_SHIFT: u32 = 4;
 
 /// `Control::cancel`: a cancellation was asked for.
 pub(crate) const CANCEL_ASKED: u8 = 1;
@@ -139,7 +155,7 @@ pub struct Control {
     pub(crate) priority: AtomicU8,
     /// Group among the lazy ones.
     pub(crate) group: AtomicU8,
-    /// `HIBERNATES`, `HIBERNATED`, `MEASURED`.
+    /// `HIBERNATES`, `HIBERNATED`, `MEASURED`, `OWN_TLS`.
     pub(crate) flags: Shared<u8>,
     /// A [`Kind`].
     pub(crate) kind: Shared<Kind>,
@@ -202,6 +218,32 @@ impl Control {
     #[inline(always)]
     pub(crate) fn stack_bytes(&self) -> usize {
         crate::stack::CLASS_BYTES.get(self.class.get() as usize).copied().unwrap_or(0)
+    }
+
+    /// A block of thread-local storage was made at the top of its stack.
+    pub(crate) fn set_own_tls(&self) {
+        self.flags.set(self.flags.get() | OWN_TLS | self.class.get() << CLASS_SHIFT);
+    }
+
+    /// The thread pointer of a thread with `OWN_TLS`.
+    #[inline(always)]
+    pub(crate) fn thread_pointer(&self) -> *mut u8 {
+        let class = self.flags.get() >> CLASS_SHIFT;
+        crate::stack::tls_of(self.slot(), self.stack.get(), class)
+    }
+
+    /// Where its stack begins to be used (it grows down from here).
+    #[inline]
+    pub(crate) fn stack_top(&self) -> *mut u8 {
+        if self.flags.get() & OWN_TLS != 0 {
+            return libc_tls::stack_top(self.thread_pointer());
+        }
+        crate::stack::top_of(self.slot(), self.stack.get(), self.class.get())
+    }
+
+    /// Bytes of its stack that it can use, from the guard page to the top.
+    pub(crate) fn stack_usable(&self) -> usize {
+        self.stack_top() as usize - self.stack.get() as usize - memory::PAGE
     }
 
     /// Whether the scheduler treats it as time-critical now.
@@ -313,6 +355,7 @@ impl Byte for Kind {
     fn of(number: u8) -> Self {
         match number {
             1 => Kind::Light,
+            2 => Kind::Full,
             3 => Kind::Kernel,
             _ => Kind::Free,
         }

@@ -50,7 +50,8 @@ pub(crate) fn report(runtime: &'static Runtime) -> Option<String> {
     let mut listed = 0;
     for slot in 0..stack::slots_made() {
         let Some(fields) = crate::table::record(slot).read() else { continue };
-        if fields.kind != Kind::Light || fields.state != State::Parked {
+        let user_level = matches!(fields.kind, Kind::Light | Kind::Full);
+        if !user_level || fields.state != State::Parked {
             continue;
         }
         listed += 1;

@@ -13,7 +13,6 @@ use core::ptr;
 use std::alloc::{alloc, dealloc};
 
 use crate::control::{Control, HIBERNATED};
-use crate::stack::top_of;
 use crate::sys::memory::{self, PAGE};
 
 /// Head of a block; the stack's bytes follow.
@@ -34,7 +33,7 @@ fn layout(bytes: usize) -> Option<Layout> {
 /// scheduler context; does nothing when memory is short or the stack is deep.
 #[cold]
 pub(crate) fn store(thread: &'static Control) {
-    let top = top_of(thread.slot(), thread.stack.get(), thread.class.get());
+    let top = thread.stack_top();
     let mut context = thread.context.get();
     let bytes = top as usize - context.sp as usize;
     if bytes > LIVE_BYTES_MAX {

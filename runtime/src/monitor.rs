@@ -21,7 +21,7 @@ use crate::control::{self, Control};
 use crate::deadlock::{self, HELPERS_IDLE, Waiting};
 use crate::runtime::Runtime;
 use crate::stack;
-use crate::sys::{futex, task};
+use crate::sys::{futex, libc_tls, task};
 use crate::worker::Worker;
 
 /// Time between two looks.
@@ -92,6 +92,11 @@ struct Seen {
     compensated: bool,
 }
 
+/// Gives back memory of threads that ended; true while there is more.
+fn decay() -> bool {
+    stack::decay() | libc_tls::decay()
+}
+
 struct Watch {
     runtime: &'static Runtime,
     seen: Vec<Seen>,
@@ -113,10 +118,10 @@ impl Watch {
             self.ticks += 1;
             if self.ticks.is_multiple_of(TICKS_PER_ROUND) {
                 self.measure();
-                stack::decay();
+                decay();
             }
             idle = if busy { 0 } else { idle + 1 };
-            if idle >= IDLE_TICKS && stack::decay() {
+            if idle >= IDLE_TICKS && decay() {
                 idle = 0;
             } else if idle >= IDLE_TICKS {
                 self.sleep();
@@ -150,7 +155,9 @@ impl Watch {
         for _ in 0..MEASURED_PER_ROUND.min(made) {
             self.measured = if self.measured + 1 < made { self.measured + 1 } else { 0 };
             let record = crate::table::record(self.measured);
-            if record.read().is_some_and(|f| f.kind == Kind::Light && f.state == State::Parked) {
+            if record.read().is_some_and(|f| {
+                matches!(f.kind, Kind::Light | Kind::Full) && f.state == State::Parked
+            }) {
                 // SAFETY: below the number of slots made.
                 let _ = stack::peak::of(unsafe { control::at(self.measured) });
             }

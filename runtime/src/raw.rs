@@ -10,7 +10,7 @@ use crate::arch::Context;
 use crate::config::Backend;
 use crate::control::{CANCEL_ASKED, CANCEL_DISABLED, JOIN_DETACHED, JOIN_DONE, JOIN_OPEN};
 use crate::thread::{Builder, Thread};
-use crate::{runtime, sched, stack};
+use crate::{runtime, sched};
 
 pub use crate::control::Outcome;
 pub use crate::io::call::{deadline, operate, receive, retry, send, wait_ready};
@@ -52,7 +52,7 @@ pub unsafe fn spawn(builder: Builder, entry: Entry, argument: *mut u8) -> io::Re
         return Err(io::ErrorKind::Unsupported.into());
     }
     let thread = builder.make()?;
-    let top = stack::top_of(thread.slot(), thread.stack.get(), thread.class.get());
+    let top = thread.stack_top();
     let packet = top.wrapping_sub(64);
     // SAFETY: the top of a stack that nobody uses yet; the packet is 16 bytes.
     unsafe { packet.cast::<Packet>().write(Packet { entry, argument }) };
@@ -74,8 +74,9 @@ struct Packet {
 ///
 /// # Safety
 /// 1. Called by the trampoline with what [`spawn`] prepared.
-unsafe extern "C" fn enter(_control: *mut u8, packet: *mut u8) -> ! {
-    crate::thread::begin();
+unsafe extern "C" fn enter(control: *mut u8, packet: *mut u8) -> ! {
+    // SAFETY: `spawn` passed the control block, a slot of the slab.
+    crate::thread::begin(unsafe { &*control.cast() });
     // SAFETY: `spawn` wrote it there.
     let Packet { entry, argument } = unsafe { packet.cast::<Packet>().read() };
     // SAFETY: by the promise of `spawn`'s caller.
@@ -160,8 +161,7 @@ pub fn stack_bounds() -> Option<(*mut u8, usize)> {
     if low.is_null() {
         return None;
     }
-    let usable = stack::usable_bytes(me.slot(), low, me.class.get());
-    Some((low.wrapping_add(crate::sys::memory::PAGE), usable))
+    Some((low.wrapping_add(crate::sys::memory::PAGE), me.stack_usable()))
 }
 
 /// The error that says that the caller was cancelled.

@@ -20,7 +20,7 @@ use crate::control::{CANCEL_ASKED, CANCEL_DISABLED, Control, Kind, Outcome, Wait
 use crate::deadlock::{KERNEL_WAITERS, Waiting};
 use crate::stack::{self, KERNEL_CLASS};
 use crate::sync::raw_mutex;
-use crate::sys::{clock, futex, task};
+use crate::sys::{clock, futex, libc_tls, task};
 use crate::worker::Worker;
 use crate::{thread, wait};
 
@@ -44,6 +44,23 @@ const FUTEX_LOOK: i32 = 2;
 #[inline(always)]
 pub(crate) fn worker() -> Option<&'static Worker> {
     WORKER.get()
+}
+
+/// Where the calling thread has its worker, for `sys/libc_tls`: it finds the same place in the
+/// blocks of full threads. Nothing but [`set_worker`] may write there.
+pub(crate) fn worker_place() -> *const u8 {
+    WORKER.with(|worker| ptr::from_ref(worker).cast())
+}
+
+/// The full thread with the thread pointer `tls` runs on `worker` from now on.
+///
+/// # Safety
+/// 1. `tls` is the thread pointer of a prepared block whose thread does not run.
+#[inline(always)]
+pub(crate) unsafe fn set_worker(tls: *mut u8, worker: &'static Worker) {
+    let place: *mut Cell<Option<&'static Worker>> = libc_tls::worker_of(tls);
+    // SAFETY: by 1 it is that thread's `WORKER`, which nobody else touches.
+    unsafe { place.write(Cell::new(Some(worker))) };
 }
 
 /// Makes the calling kernel thread the worker `worker`.
@@ -160,7 +177,7 @@ fn free(thread: &'static Control) {
 #[inline]
 pub(crate) fn wait(me: &'static Control, deadline: u64) -> Outcome {
     let outcome = match worker() {
-        Some(worker) if me.kind.get() == Kind::Light => {
+        Some(worker) if me.kind.get().is_user_level() => {
             if deadline != 0 {
                 if let Err(_refused) = worker.timers.arm(me, deadline) {
                     return wait_refused(worker, me);
@@ -255,7 +272,7 @@ fn ready_elsewhere(thread: &'static Control) {
         // The thread may be gone by now; a wake without sleepers does nothing.
         return futex::wake(word, 1);
     }
-    // SAFETY: a light thread that waited has started, so its worker is set; workers live for ever.
+    // SAFETY: a thread that waited has started, so its worker is set; workers live for ever.
     let worker = unsafe { &*thread.worker.load(Relaxed) };
     worker.inbox.push(thread);
     worker.notify();

@@ -15,6 +15,8 @@
 //! 3. What must not happen on the stack that it concerns (freeing it, copying it out) is left in
 //!    `post` and done by the scheduler context after the switch ("publish after switch").
 
+mod switch;
+
 use core::cell::{Cell, UnsafeCell};
 use core::ptr;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -24,19 +26,19 @@ use std::io;
 use heddle_record::{Record, State};
 
 use crate::arch::{self, Context};
-use crate::control::{Control, HIBERNATED, HIBERNATES, Outcome};
+use crate::control::{Control, Outcome};
 use crate::fresh::Fresh;
 use crate::inbox::Inbox;
 use crate::io::Reactor;
 use crate::queue::RunQueues;
 use crate::requests::Requests;
 use crate::runtime::Runtime;
+use crate::sched;
 use crate::sleep::Sleep;
 use crate::stack::Cache;
 use crate::sys::{clock, task};
 use crate::timer::Timers;
 use crate::trace::Trace;
-use crate::{hibernate, sanitizer, sched};
 
 /// Most switches between two looks at inbox, timers and I/O.
 const SWITCHES_PER_LOOK: u32 = 61;
@@ -86,6 +88,8 @@ pub(crate) struct Worker {
     pub timers: Timers,
     pub cache: Cache,
     pub reactor: Reactor,
+    /// The kernel thread's own thread pointer, which its light threads have too.
+    tls: usize,
     /// Bounds of the kernel thread's own stack, for AddressSanitizer.
     own_stack: Cell<(*const u8, usize)>,
     /// Set while tracing: then every switch goes through the scheduler context.
@@ -143,6 +147,7 @@ impl Worker {
             timers: Timers::new(),
             cache: Cache::new(),
             reactor: Reactor::new(runtime.config.io)?,
+            tls: arch::thread_pointer(),
             own_stack: Cell::new((ptr::null(), 0)),
             trace: Trace::new(index),
             random: Cell::new(0x9E37_79B9_7F4A_7C15 ^ (u64::from(index) << 32) ^ now),
@@ -196,141 +201,6 @@ impl Worker {
         x ^= x << 17;
         self.random.set(x);
         x
-    }
-
-    // ---- switching
-
-    /// The calling thread goes to the end of its queue; the next one runs.
-    #[inline]
-    pub fn yield_now(&'static self, me: &'static Control) {
-        if self.spend() {
-            self.queues.push(me);
-            return self.to_scheduler(me);
-        }
-        // A time-critical thread yields only to its equals and betters.
-        let priority = me.priority.load(Relaxed);
-        if priority > self.queues.fast_priority() && priority != 0 {
-            return;
-        }
-        match self.queues.pop() {
-            Some(next) => {
-                self.queues.push(me);
-                self.switch(me, next);
-            }
-            // Threads that have not started are the scheduler's to take over.
-            None if self.fresh.len() != 0 => {
-                self.queues.push(me);
-                self.to_scheduler(me);
-            }
-            None => {}
-        }
-    }
-
-    /// Leaves the calling thread, which has published itself to its waker.
-    #[inline]
-    pub fn park(&'static self, me: &'static Control) {
-        let record = me.record();
-        record.set_switches(me.switches.get());
-        record.set_state(State::Parked);
-        if me.flags.get() & HIBERNATES != 0 && me.pinned.get() == 0 {
-            self.post.set(Post::Hibernate(me));
-            return self.to_scheduler(me);
-        }
-        if self.spend() {
-            return self.to_scheduler(me);
-        }
-        match self.queues.pop() {
-            Some(next) => self.switch(me, next),
-            None => self.to_scheduler(me),
-        }
-    }
-
-    /// Ends the calling thread; its reference is given up once its stack is left.
-    pub fn end(&'static self, me: &'static Control) -> ! {
-        self.timers.remove(me);
-        self.live.store(self.live.load(Relaxed).wrapping_sub(1), Relaxed);
-        self.post.set(Post::Ended(me));
-        self.leave_for_scheduler(me, true);
-        unreachable!("an ended thread was resumed");
-    }
-
-    /// Counts one switch; true when it is time to look around.
-    #[inline(always)]
-    fn spend(&self) -> bool {
-        let left = self.budget.get();
-        if left == 0 || self.poll.load(Relaxed) != 0 {
-            return true;
-        }
-        self.budget.set(left - 1);
-        false
-    }
-
-    #[inline(always)]
-    fn switch(&'static self, me: &'static Control, next: &'static Control) {
-        self.activate(next);
-        let left = sanitizer::leave(next.stack.get(), next.stack_bytes(), false);
-        // SAFETY: `me` is the caller; `next` came out of the run queue, so it was saved or made
-        // and not continued since; light threads stay on this kernel thread.
-        unsafe { arch::switch(me.context.as_ptr(), next.context.as_ptr()) };
-        sanitizer::arrive(left);
-    }
-
-    #[inline(never)]
-    fn to_scheduler(&'static self, me: &'static Control) {
-        self.leave_for_scheduler(me, false);
-    }
-
-    #[inline(always)]
-    fn leave_for_scheduler(&'static self, me: &'static Control, ends: bool) {
-        self.current.store(ptr::null_mut(), Relaxed);
-        let (bottom, size) = self.own_stack.get();
-        let left = sanitizer::leave(bottom, size, ends);
-        // SAFETY: the scheduler context was saved when it resumed a thread.
-        unsafe { arch::switch(me.context.as_ptr(), self.scheduler.get()) };
-        sanitizer::arrive(left);
-    }
-
-    /// From the scheduler context.
-    fn resume(&'static self, next: &'static Control) {
-        self.activate(next);
-        let start = self.trace.is_some().then(clock::now_ns);
-        let left = sanitizer::leave(next.stack.get(), next.stack_bytes(), false);
-        // SAFETY: as in `switch`, with the scheduler as the caller.
-        unsafe { arch::switch(self.scheduler.get(), next.context.as_ptr()) };
-        sanitizer::arrive(left);
-        if let (Some(trace), Some(start)) = (&self.trace, start) {
-            trace.ran(next, start, clock::now_ns());
-        }
-    }
-
-    /// The bookkeeping of an activation.
-    #[inline(always)]
-    fn activate(&self, next: &'static Control) {
-        next.switches.set(next.switches.get().wrapping_add(1));
-        self.switches.store(self.switches.load(Relaxed) + 1, Relaxed);
-        self.current.store(ptr::from_ref(next).cast_mut(), Relaxed);
-        self.record.set_running(Some(next.slot()));
-        if next.flags.get() & HIBERNATED != 0 {
-            hibernate::restore(next);
-        }
-    }
-
-    fn run_post(&'static self) {
-        match self.post.replace(Post::None) {
-            Post::None => {}
-            Post::Ended(thread) => sched::release(thread),
-            Post::Hibernate(thread) => hibernate::store(thread),
-        }
-    }
-
-    /// First thing on a new stack.
-    #[inline(always)]
-    pub fn begin(&self) {
-        let (bottom, size) = sanitizer::begin();
-        if self.own_stack.get().0.is_null() {
-            // The first thread of a worker always comes from its scheduler context.
-            self.own_stack.set((bottom, size));
-        }
     }
 
     // ---- choosing

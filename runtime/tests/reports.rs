@@ -35,7 +35,7 @@ fn an_overflow_names_the_thread_and_dies_by_the_fault() {
         return println!("skip: kernel threads and sanitizers report overflows in their own way");
     }
     if is_child() {
-        let builder = Builder::new().role("deep thinker").stack_size(64 << 10);
+        let builder = Builder::new().role("deep thinker").stack_size(56 << 10);
         let _ = builder.spawn(|| recurse(1_000_000)).unwrap().join();
         return;
     }

@@ -38,6 +38,50 @@ pub(crate) unsafe fn switch(from: *mut Context, to: *const Context) {
     }
 }
 
+/// As [`switch`], and sets the thread pointer to `tls` on the way: whoever continues has it.
+///
+/// It is one instruction with the switch, so that the compiler can't put a use of thread-local
+/// storage between the two.
+///
+/// # Safety
+/// 1. As for [`switch`].
+/// 2. `tls` is the thread pointer of the context that continues.
+#[inline(always)]
+pub(crate) unsafe fn switch_with_tls(from: *mut Context, to: *const Context, tls: usize) {
+    // SAFETY: as in `switch`; by 2 the value is right.
+    unsafe {
+        asm!(
+            "adr x9, 2f",
+            "mov x10, sp",
+            "stp x10, x9, [x0]",
+            "stp x29, x19, [x0, #16]",
+            "msr tpidr_el0, x2",
+            "ldp x10, x9, [x1]",
+            "ldp x29, x19, [x1, #16]",
+            "mov sp, x10",
+            "br x9",
+            "2:",
+            inout("x0") from => _,
+            inout("x1") to => _,
+            inout("x2") tls => _,
+            out("x20") _, out("x21") _, out("x22") _, out("x23") _, out("x24") _,
+            out("x25") _, out("x26") _, out("x27") _, out("x28") _,
+            clobber_abi("C"),
+        );
+    }
+}
+
+/// The calling thread's thread pointer.
+#[inline(always)]
+pub(crate) fn thread_pointer() -> usize {
+    let pointer;
+    // SAFETY: reads a register that user space may read.
+    unsafe {
+        asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, preserves_flags, nomem));
+    }
+    pointer
+}
+
 /// First instruction of a thread: x19 = argument, x29 = entry, sp = packet.
 ///
 /// # Safety

@@ -7,6 +7,9 @@
 //! register is declared clobbered, so that the compiler saves just what is live at the switch
 //! (CoThreads' observation, applied at the call site).
 //!
+//! The thread pointer is switched only where a full thread is on either side
+//! ([`switch_with_tls`]): light threads use their worker's thread-local storage.
+//!
 //! **Floating-point control** (MXCSR, x87 control word, FPCR) belongs to the worker, not to the
 //! thread: it is not switched. A thread that changes rounding or exception masks has to put them
 //! back before it calls anything that may block.
@@ -19,11 +22,11 @@ mod x86_64;
 #[cfg(target_arch = "aarch64")]
 use aarch64::valgrind_request;
 #[cfg(target_arch = "aarch64")]
-pub(crate) use aarch64::{switch, trampoline};
+pub(crate) use aarch64::{switch, switch_with_tls, thread_pointer, trampoline};
 #[cfg(target_arch = "x86_64")]
 use x86_64::valgrind_request;
 #[cfg(target_arch = "x86_64")]
-pub(crate) use x86_64::{switch, trampoline};
+pub(crate) use x86_64::{switch, switch_with_tls, thread_pointer, trampoline};
 
 /// What a thread that is not running is resumed from: 32 bytes at the head of its control block.
 ///

@@ -48,6 +48,51 @@ pub(crate) unsafe fn switch(from: *mut Context, to: *const Context) {
     }
 }
 
+/// As [`switch`], and sets the thread pointer to `tls` on the way: whoever continues has it.
+///
+/// It is one instruction with the switch, so that the compiler can't put a use of thread-local
+/// storage between the two.
+///
+/// # Safety
+/// 1. As for [`switch`].
+/// 2. `tls` is the thread pointer of the context that continues.
+/// 3. The processor and the kernel have FSGSBASE.
+#[inline(always)]
+pub(crate) unsafe fn switch_with_tls(from: *mut Context, to: *const Context, tls: usize) {
+    // SAFETY: as in `switch`; by 2 and 3 the instruction is there and the value right.
+    unsafe {
+        asm!(
+            "lea rcx, [rip + 2f]",
+            "mov [rdi], rsp",
+            "mov [rdi + 8], rcx",
+            "mov [rdi + 16], rbp",
+            "mov [rdi + 24], rbx",
+            "wrfsbase rdx",
+            "mov rsp, [rsi]",
+            "mov rbp, [rsi + 16]",
+            "mov rbx, [rsi + 24]",
+            "jmp qword ptr [rsi + 8]",
+            "2:",
+            inout("rdi") from => _,
+            inout("rsi") to => _,
+            inout("rdx") tls => _,
+            out("r12") _, out("r13") _, out("r14") _, out("r15") _,
+            clobber_abi("C"),
+        );
+    }
+}
+
+/// The calling thread's thread pointer: the first word of what it points to is itself.
+#[inline(always)]
+pub(crate) fn thread_pointer() -> usize {
+    let pointer;
+    // SAFETY: the ABI of x86-64 has the thread pointer at %fs:0.
+    unsafe {
+        asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly));
+    }
+    pointer
+}
+
 /// First instruction of a thread: rbx = argument, rbp = entry, rsp = packet.
 ///
 /// Backtraces end here: the return address is declared undefined and the frame pointer is zero.

@@ -156,11 +156,27 @@ fn machine() -> Vec<Check> {
         let (verdict, value, consequence) = if has {
             (Verdict::Good, "yes", "a thread with TLS of its own can set it by one instruction")
         } else {
-            (Verdict::Fallback, "no", "a thread with TLS of its own costs a system call a switch")
+            (Verdict::Missing, "no", "threads with TLS of their own are not possible")
         };
         Check::new(area, "fsgsbase", verdict, value, consequence)
     }));
+    checks.push(full_threads());
     checks
+}
+
+fn full_threads() -> Check {
+    let (verdict, value, consequence) = match crate::sys::libc_tls::library() {
+        Ok(library) => {
+            let bytes = library.block_bytes();
+            let value = format!("yes, {bytes} bytes of TLS each");
+            (Verdict::Good, value, "Builder::full gives a thread thread-local storage of its own")
+        }
+        Err(why) => {
+            let consequence = "Builder::full is refused; the native backend has such threads";
+            (Verdict::Missing, format!("no ({why})"), consequence)
+        }
+    };
+    Check::new(Area::Machine, "full threads", verdict, value, consequence)
 }
 
 fn clock() -> Check {

@@ -23,7 +23,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use super::interrupt::InCall;
 use super::reactor::{Interest, Reactor};
 use super::uring;
-use crate::control::{Control, HIBERNATES, Kind, Outcome, WaitKind};
+use crate::control::{Control, HIBERNATES, Outcome, WaitKind};
 use crate::sched;
 use crate::sys::clock;
 
@@ -104,7 +104,7 @@ pub(crate) fn check_cancelled() -> io::Result<()> {
 pub fn wait_ready(fd: RawFd, interest: Interest, deadline: u64) -> io::Result<()> {
     let me = sched::current();
     check(me)?;
-    let Some(worker) = sched::worker().filter(|_| me.kind.get() == Kind::Light) else {
+    let Some(worker) = sched::worker().filter(|_| me.kind.get().is_user_level()) else {
         return wait_ready_in_kernel(fd, interest, deadline);
     };
     match &worker.reactor {
@@ -156,7 +156,7 @@ fn wait_ready_in_kernel(fd: RawFd, interest: Interest, deadline: u64) -> io::Res
 fn yield_first(me: &'static Control) {
     if let Some(worker) = sched::worker()
         && worker.queues.len() != 0
-        && me.kind.get() == Kind::Light
+        && me.kind.get().is_user_level()
     {
         worker.yield_now(me);
     }
@@ -195,10 +195,10 @@ pub(crate) fn retry_unyielding<T>(
     mut operation: impl FnMut(bool) -> io::Result<T>,
 ) -> io::Result<T> {
     let me = sched::current();
-    let light = me.kind.get() == Kind::Light;
+    let user_level = me.kind.get().is_user_level();
     let mut deadline = 0;
     loop {
-        let tried = if light || !until.is_never() {
+        let tried = if user_level || !until.is_never() {
             check(me)?;
             uninterrupted(|| operation(true))
         } else {
@@ -241,7 +241,7 @@ pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::R
 #[inline]
 fn ring_of(me: &'static Control) -> Option<&'static uring::Uring> {
     let worker = sched::worker()?;
-    if me.kind.get() != Kind::Light || me.flags.get() & HIBERNATES != 0 {
+    if !me.kind.get().is_user_level() || me.flags.get() & HIBERNATES != 0 {
         return None;
     }
     match &worker.reactor {

@@ -11,7 +11,7 @@ mod region;
 
 pub(crate) use pool::{Cache, KERNEL_CLASS, decay, give, slots_made, take};
 
-use crate::sys::memory::PAGE;
+use crate::sys::libc_tls;
 
 /// Bytes of a stack by size class, its guard page included.
 pub(crate) const CLASS_BYTES: [usize; 6] =
@@ -39,7 +39,9 @@ pub(crate) fn top_of(slot: u32, stack: *mut u8, class: u8) -> *mut u8 {
     unsafe { stack.add(CLASS_BYTES[class as usize] - colour) }
 }
 
-/// Bytes that a thread of this class and slot can use.
-pub(crate) fn usable_bytes(slot: u32, stack: *mut u8, class: u8) -> usize {
-    top_of(slot, stack, class) as usize - stack as usize - PAGE
+/// The thread pointer of a full thread with this stack: its block ends where a light thread's
+/// stack would begin.
+#[inline(always)]
+pub(crate) fn tls_of(slot: u32, stack: *mut u8, class: u8) -> *mut u8 {
+    top_of(slot, stack, class).wrapping_sub(libc_tls::above())
 }

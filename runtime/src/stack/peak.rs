@@ -10,8 +10,8 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use heddle_record::Zone;
 
-use super::{CLASS_BYTES, CLASSES, usable_bytes};
-use crate::control::{Control, HIBERNATED, Kind, MEASURED};
+use super::{CLASS_BYTES, CLASSES};
+use crate::control::{Control, HIBERNATED, MEASURED};
 use crate::sys::memory::{self, PAGE};
 use crate::sys::pages;
 
@@ -39,14 +39,15 @@ fn role(number: u16) -> Option<&'static Role> {
     if number == 0 { None } else { ROLES.get(number as usize) }
 }
 
-/// The size that history asks for; `None` without enough of it.
-pub(crate) fn learned_bytes(number: u16) -> Option<usize> {
+/// The size that history asks for, with `extra` bytes that are not the thread's to use; `None`
+/// without enough of it.
+pub(crate) fn learned_bytes(number: u16, extra: usize) -> Option<usize> {
     let role = role(number)?;
     if role.measured.load(Relaxed) < MEASURED_FIRST {
         return None;
     }
     let peak = role.peak_bytes.load(Relaxed) as usize;
-    let bytes = (peak + peak / 2 + RESERVE_BYTES).max(TUNED_BYTES_MIN);
+    let bytes = (peak + peak / 2 + RESERVE_BYTES + extra).max(TUNED_BYTES_MIN);
     // History never asks for more than the largest class.
     Some(bytes.min(CLASS_BYTES[CLASSES - 1]))
 }
@@ -86,18 +87,17 @@ pub(crate) fn finish(thread: &'static Control) {
 
 /// The deepest use of the thread's stack in bytes; also written to its record.
 pub(crate) fn of(thread: &'static Control) -> Option<usize> {
-    if thread.kind.get() != Kind::Light || thread.flags.get() & HIBERNATED != 0 {
+    if !thread.kind.get().is_user_level() || thread.flags.get() & HIBERNATED != 0 {
         return None;
     }
-    let (stack, class) = (thread.stack.get(), thread.class.get());
-    let bytes = CLASS_BYTES[class as usize];
-    let top = super::top_of(thread.slot(), stack, class) as usize;
+    let (stack, bytes) = (thread.stack.get(), thread.stack_bytes());
+    let top = thread.stack_top() as usize;
     // SAFETY: the stack is committed memory of a slot that is not pooled (the caller's handle).
     let lowest = unsafe { pages::lowest_used(stack.add(PAGE), bytes - PAGE) }?;
     let peak = top.saturating_sub(lowest);
     let record = thread.record();
     record.set_stack_peak(peak as u32);
-    record.set_zone(zone(peak, usable_bytes(thread.slot(), stack, class)));
+    record.set_zone(zone(peak, thread.stack_usable()));
     Some(peak)
 }
 

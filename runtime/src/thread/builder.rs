@@ -14,7 +14,7 @@ use crate::control::{Control, HIBERNATES, Kind};
 use crate::error::exhausted;
 use crate::runtime;
 use crate::stack::{self, CLASS_BYTES};
-use crate::sys::{clock, memory, policy};
+use crate::sys::{clock, libc_tls, memory, policy};
 use crate::{sched, table};
 
 /// Configures a thread before it starts; std's `Builder` with what TEK adds.
@@ -34,6 +34,7 @@ pub struct Builder {
     priority: Option<u8>,
     group: Option<Group>,
     hibernate: bool,
+    full: bool,
 }
 
 /// The priority of a time-critical thread that asks for none.
@@ -99,12 +100,42 @@ impl Builder {
         self
     }
 
+    /// Makes a full thread: one with thread-local storage of its own.
+    ///
+    /// For code that relies on what the C library and the language keep per thread: `errno`,
+    /// `std::thread_local!` and C's `thread_local` with their destructors, `pthread_key_create`,
+    /// `uselocale`, `pthread_self`, malloc's caches, whether the thread panics. A light thread
+    /// shares these with the other light threads of its worker. A full thread costs some 5 KiB
+    /// more, at the top of its stack, which is made larger by that, and some nanoseconds a
+    /// switch.
+    ///
+    /// On the native backend every thread is a kernel thread and has all of this.
+    ///
+    /// ```
+    /// use std::cell::Cell;
+    /// thread_local! { static MINE: Cell<u32> = const { Cell::new(0) }; }
+    /// let thread = heddle::thread::Builder::new().full().spawn(|| {
+    ///     MINE.set(7);
+    ///     heddle::thread::yield_now();
+    ///     MINE.get()
+    /// });
+    /// match thread {
+    ///     Ok(thread) => assert_eq!(thread.join().unwrap(), 7),
+    ///     Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::Unsupported),
+    /// }
+    /// ```
+    pub fn full(mut self) -> Self {
+        self.full = true;
+        self
+    }
+
     /// Starts the thread.
     ///
     /// # Errors
-    /// `InvalidInput` for a priority or size out of range; `OutOfMemory` with a
-    /// [`crate::Limit`] inside that names what ran out; what the kernel says when the runtime
-    /// can't start.
+    /// `InvalidInput` for a priority or size out of range, or a full thread that is to hibernate;
+    /// `OutOfMemory` with a [`crate::Limit`] inside that names what ran out; `Unsupported` for a
+    /// full thread where there can't be one (`heddle doctor` says so too); what the kernel says
+    /// when the runtime can't start.
     pub fn spawn<F, T>(self, closure: F) -> io::Result<JoinHandle<T>>
     where
         F: FnOnce() -> T + Send + 'static,
@@ -124,7 +155,7 @@ impl Builder {
         T: Send,
     {
         let runtime = runtime::try_get_or_start()?;
-        let this = self.with_policy();
+        let this = self.with_policy().with_default_kind();
         let priority = this.checked_priority()?;
         if runtime.config.backend == crate::config::Backend::Native {
             // SAFETY: passed on.
@@ -150,6 +181,13 @@ impl Builder {
         self
     }
 
+    /// Full if the runtime's configuration has every thread full.
+    fn with_default_kind(mut self) -> Self {
+        let all = runtime::get().is_some_and(|runtime| runtime.config.full_threads);
+        self.full |= all && !self.hibernate;
+        self
+    }
+
     fn checked_priority(&self) -> io::Result<u8> {
         let priority = match self.priority {
             Some(priority) if (1..=99).contains(&priority) => priority,
@@ -164,16 +202,17 @@ impl Builder {
 
     /// A slot with a stack and a record, with two references: the thread's and its handle's.
     pub(crate) fn make(self) -> io::Result<&'static Control> {
-        let this = self.with_policy();
+        let this = self.with_policy().with_default_kind();
         this.make_with(this.checked_priority()?)
     }
 
     fn make_with(&self, priority: u8) -> io::Result<&'static Control> {
         let role = self.role.as_deref().map_or(0, table::intern_role);
-        let class = self.stack_class(role)?;
+        let block_bytes = if self.full { self.block_bytes()? } else { 0 };
+        let class = self.stack_class(role, block_bytes)?;
         let worker = sched::worker();
         let thread = stack::take(worker.map(|worker| &worker.cache), class)?;
-        thread.reset(Kind::Light, 2);
+        thread.reset(if self.full { Kind::Full } else { Kind::Light }, 2);
         thread.priority.store(priority, Relaxed);
         thread.base_priority.store(priority, Relaxed);
         let group = self.group.unwrap_or(Group::Normal);
@@ -182,11 +221,14 @@ impl Builder {
             thread.flags.set(HIBERNATES);
         }
         stack::peak::begin(thread, role);
+        if self.full {
+            give_block(thread)?;
+        }
         let record = thread.record();
         record.publish(&Fields {
             generation: record.generation().wrapping_add(1),
             state: State::New,
-            kind: RecordKind::Light,
+            kind: if self.full { RecordKind::Full } else { RecordKind::Light },
             class: if priority == 0 { Class::Lazy } else { Class::TimeCritical },
             priority,
             group,
@@ -201,11 +243,27 @@ impl Builder {
         Ok(thread)
     }
 
+    /// Bytes of a full thread's block, if there can be full threads.
+    fn block_bytes(&self) -> io::Result<usize> {
+        if self.hibernate {
+            let text = "a full thread can't hibernate: its stack holds its thread-local storage";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        match libc_tls::library() {
+            Ok(library) => Ok(library.block_bytes()),
+            Err(why) => {
+                let text = format!("full threads are not possible here: {why}");
+                Err(io::Error::new(io::ErrorKind::Unsupported, text))
+            }
+        }
+    }
+
     /// The size class: as asked, else as learned for the role, else the default.
-    fn stack_class(&self, role: u16) -> io::Result<u8> {
+    /// `extra` bytes of it are not the thread's to use.
+    fn stack_class(&self, role: u16, extra: usize) -> io::Result<u8> {
         let bytes = match self.stack_size {
-            Some(bytes) => bytes,
-            None => stack::peak::learned_bytes(role).unwrap_or(stack::DEFAULT_BYTES),
+            Some(bytes) => bytes.saturating_add(extra),
+            None => stack::peak::learned_bytes(role, extra).unwrap_or(stack::DEFAULT_BYTES),
         };
         stack::class_for(bytes).ok_or_else(|| {
             let most = CLASS_BYTES[stack::CLASSES - 1];
@@ -259,6 +317,21 @@ impl Builder {
         me.priority.store(priority, Relaxed);
         me.base_priority.store(priority, Relaxed);
     }
+}
+
+/// Makes the block of thread-local storage of a full thread that is being made; without memory
+/// the slot is given back.
+fn give_block(thread: &'static Control) -> io::Result<()> {
+    thread.set_own_tls();
+    let low = thread.stack.get().wrapping_add(memory::PAGE);
+    let seen = libc_tls::Stack { low, bytes: thread.stack_usable() };
+    // SAFETY: the top of the new thread's stack, which has room for a block: the size class was
+    // chosen so.
+    let made = unsafe { libc_tls::prepare(thread.thread_pointer(), &seen, thread.slot()) };
+    if made.is_err() {
+        stack::give(sched::worker().map(|worker| &worker.cache), thread);
+    }
+    made
 }
 
 /// A kernel thread's share of the process's mappings, while it lives.

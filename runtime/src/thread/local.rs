@@ -91,16 +91,17 @@ impl<T: 'static> LocalKey<T> {
     }
 }
 
-/// Drops the locals of a thread that ends; called by the thread itself.
-pub(crate) fn destroy(me: &'static Control) {
+/// Drops the locals of a thread that ends; called by the thread itself. False: the destructors set
+/// locals again each time, and what is left stays.
+pub(crate) fn destroy(me: &'static Control) -> bool {
     if me.extension.load(Relaxed).is_null() {
-        return;
+        return true;
     }
     let extension = me.extension();
     for _ in 0..DESTRUCTOR_ROUNDS {
         let locals = extension.locals.take();
         if locals.iter().all(Option::is_none) {
-            return;
+            return true;
         }
         for value in locals.into_iter().flatten() {
             // A panic in a destructor must not take the worker down.
@@ -108,4 +109,5 @@ pub(crate) fn destroy(me: &'static Control) {
             drop(dropped);
         }
     }
+    false
 }

@@ -29,7 +29,7 @@ pub(crate) use scope::Pinned;
 use core::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use crate::control::{Kind, Outcome, WaitKind};
+use crate::control::{Outcome, WaitKind};
 use crate::sched;
 use crate::sys::clock;
 
@@ -85,5 +85,5 @@ pub fn is_cancelled() -> bool {
 
 /// Whether the calling thread is a user-level thread (and not a kernel thread).
 pub fn is_user_level() -> bool {
-    sched::worker().is_some() && sched::current().kind.get() == Kind::Light
+    sched::worker().is_some() && sched::current().kind.get().is_user_level()
 }

@@ -13,8 +13,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::join::{self, hand_over};
 use crate::arch::Context;
-use crate::control::Control;
-use crate::{sched, stack};
+use crate::control::{Control, OWN_TLS};
+use crate::sched;
+use crate::sys::libc_tls;
 
 /// Packets above this many bytes go to the heap: small stacks are for the thread.
 const PACKET_BYTES_MAX: usize = 1024;
@@ -37,7 +38,7 @@ pub(crate) fn prepare<F, T>(thread: &'static Control, closure: F) -> *mut super:
 where
     F: FnOnce() -> T,
 {
-    let top = stack::top_of(thread.slot(), thread.stack.get(), thread.class.get());
+    let top = thread.stack_top();
     let packet = Packet::<F, T> { closure: ManuallyDrop::new(closure) };
     let (packet, sp) = if on_heap::<F, T>() {
         let packet = Box::into_raw(Box::new(packet));
@@ -73,15 +74,30 @@ where
     } else {
         sp.cast()
     };
-    begin();
+    begin(me);
     run_packet(me, packet);
     finish(me)
 }
 
 /// First thing on a thread's stack.
-pub(crate) fn begin() {
+pub(crate) fn begin(me: &'static Control) {
     if let Some(worker) = sched::worker() {
         worker.begin();
+    }
+    if me.flags.get() & OWN_TLS != 0 {
+        libc_tls::begin();
+    }
+}
+
+/// Runs the destructors of the values that the ending thread has by itself.
+fn destroy_values(me: &'static Control) {
+    let all = super::local::destroy(me);
+    if me.flags.get() & OWN_TLS != 0 {
+        libc_tls::run_destructors();
+        if all {
+            // Those may have used ours.
+            super::local::destroy(me);
+        }
     }
 }
 
@@ -96,20 +112,20 @@ where
     // SAFETY: the packet holds the closure, and this is the only place that takes it.
     let closure = unsafe { ManuallyDrop::take(&mut (*packet).closure) };
     let result = catch_unwind(AssertUnwindSafe(closure));
-    super::local::destroy(me);
+    destroy_values(me);
     // SAFETY: the closure is gone; the packet has room for the result.
     unsafe { (*packet).result = ManuallyDrop::new(result) };
     if !hand_over(me) {
         // SAFETY: nobody else will look at the result: detached.
         unsafe { drop_packet::<F, T>(packet.cast()) };
-        // Its destructor may have made locals again.
-        super::local::destroy(me);
+        // Its destructor may have made values again.
+        destroy_values(me);
     }
 }
 
 /// The end of a thread without a packet: locals go, the joiner learns, the stack is left.
 pub(crate) fn end_raw(me: &'static Control) -> ! {
-    super::local::destroy(me);
+    destroy_values(me);
     hand_over(me);
     finish(me)
 }
@@ -119,7 +135,7 @@ pub(crate) fn finish(me: &'static Control) -> ! {
     me.record().set_state(heddle_record::State::Finished);
     match sched::worker() {
         Some(worker) => worker.end(me),
-        None => unreachable!("a light thread runs on a worker"),
+        None => unreachable!("a user-level thread runs on a worker"),
     }
 }
 

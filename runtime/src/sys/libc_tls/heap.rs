@@ -1,0 +1,162 @@
+//! What glibc's malloc keeps per thread (its cache of chunks and its arena), handed on from full
+//! threads that end to full threads that start.
+//!
+//! glibc frees it in a function that only the end of its own threads reaches. So a pair of words
+//! (found by [`super::probe`]: those that the first `malloc` of a thread changes) is taken out of
+//! the block of a thread that ended and given to the next one: a new thread starts with a warm
+//! cache, and 10^5 short threads need no more caches than were alive at once. Those that nobody has
+//! needed for a while go the way glibc knows: a short kernel thread puts them in the place of its
+//! own, and ends.
+//!
+//! Invariant: the words of one cache are in exactly one place: one block, the pool, or one such
+//! kernel thread.
+
+use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::Relaxed;
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Most words that malloc may have per thread; glibc has two.
+pub(super) const WORDS_MAX: usize = 4;
+/// Caches that go in one round of decay.
+const DECAYED_AT_ONCE: usize = 64;
+
+/// Where malloc's words are, from the thread pointer, and what they hold before the first use;
+/// the rest of the arrays is zero.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Words {
+    pub count: usize,
+    pub offsets: [isize; WORDS_MAX],
+    pub unused: [usize; WORDS_MAX],
+}
+
+type Cache = [usize; WORDS_MAX];
+
+struct Pool {
+    caches: Vec<Cache>,
+    /// Fewest caches since the last round of decay: those nobody has needed.
+    idle: usize,
+}
+
+static POOL: Mutex<Pool> = Mutex::new(Pool { caches: Vec::new(), idle: 0 });
+/// As many as the pool has; a hint, so that a process without full threads takes no lock.
+static POOLED: AtomicUsize = AtomicUsize::new(0);
+
+fn pool() -> MutexGuard<'static, Pool> {
+    POOL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Words {
+    /// # Safety
+    /// 1. `tls` is a thread pointer, and nobody else uses these words of its block.
+    unsafe fn read(&self, tls: *mut u8) -> Cache {
+        let mut cache = Cache::default();
+        for (word, &offset) in cache.iter_mut().zip(&self.offsets[..self.count]) {
+            // SAFETY: by 1; the offsets were checked to lie in the block.
+            *word = unsafe { tls.offset(offset).cast::<usize>().read() };
+        }
+        cache
+    }
+
+    /// # Safety
+    /// As [`Words::read`].
+    unsafe fn write(&self, tls: *mut u8, cache: &Cache) {
+        for (&word, &offset) in cache.iter().zip(&self.offsets[..self.count]) {
+            // SAFETY: as in `read`.
+            unsafe { tls.offset(offset).cast::<usize>().write(word) };
+        }
+    }
+}
+
+/// Gives a new block a cache, if there is one.
+///
+/// # Safety
+/// 1. `tls` is the thread pointer of a block whose thread has not started.
+pub(super) unsafe fn give(tls: *mut u8, words: &Words) {
+    if POOLED.load(Relaxed) == 0 {
+        return;
+    }
+    let cache = {
+        let mut pool = pool();
+        let cache = pool.caches.pop();
+        pool.idle = pool.idle.min(pool.caches.len());
+        POOLED.store(pool.caches.len(), Relaxed);
+        cache
+    };
+    if let Some(cache) = cache {
+        // SAFETY: by 1.
+        unsafe { words.write(tls, &cache) };
+    }
+}
+
+/// Takes the cache of a thread that has ended.
+///
+/// # Safety
+/// 1. `tls` is the thread pointer of a block whose thread has ended.
+pub(super) unsafe fn take(tls: *mut u8, words: &Words) {
+    // SAFETY: by 1.
+    let cache = unsafe { words.read(tls) };
+    if cache != words.unused {
+        keep(cache);
+    }
+}
+
+fn keep(cache: Cache) {
+    let mut pool = pool();
+    // Without memory for the list the cache is lost: a leak, at a time when nothing works.
+    if pool.caches.try_reserve(1).is_ok() {
+        pool.caches.push(cache);
+    }
+    POOLED.store(pool.caches.len(), Relaxed);
+}
+
+/// Frees some caches that nobody has needed since the last round; true while there are more. The
+/// monitor calls it.
+pub(crate) fn decay() -> bool {
+    if POOLED.load(Relaxed) == 0 {
+        return false;
+    }
+    let cold: Vec<Cache> = {
+        let mut pool = pool();
+        let keep = pool.caches.len() - pool.idle.min(DECAYED_AT_ONCE);
+        let cold = pool.caches.split_off(keep);
+        pool.idle = pool.caches.len();
+        POOLED.store(pool.caches.len(), Relaxed);
+        cold
+    };
+    cold.into_iter().for_each(end_with);
+    POOLED.load(Relaxed) != 0
+}
+
+/// Ends a kernel thread with `cache` as its own.
+fn end_with(cache: Cache) {
+    let argument = Box::into_raw(Box::new(cache));
+    let mut made: libc::pthread_t = 0;
+    // SAFETY: the thread takes the box; it is joined below, so it is made once and ends once.
+    let refused =
+        unsafe { libc::pthread_create(&mut made, ptr::null(), adopt, argument.cast()) } != 0;
+    if !refused {
+        // SAFETY: made above. It does next to nothing.
+        unsafe { libc::pthread_join(made, ptr::null_mut()) };
+    }
+    // SAFETY: made above; the thread has ended or was never made.
+    let rest = *unsafe { Box::from_raw(argument) };
+    if rest != super::examined().fields.heap.unused {
+        keep(rest);
+    }
+}
+
+/// Puts a cache in the place of the calling kernel thread's own, if that has none yet, and leaves
+/// an unused one in its place.
+extern "C" fn adopt(argument: *mut c_void) -> *mut c_void {
+    let words = &super::examined().fields.heap;
+    let tls = crate::arch::thread_pointer() as *mut u8;
+    // SAFETY: `end_with` waits for us and passed a cache; the words are this thread's own.
+    unsafe {
+        if words.read(tls) == words.unused {
+            words.write(tls, &argument.cast::<Cache>().replace(words.unused));
+        }
+    }
+    ptr::null_mut()
+}

@@ -1,0 +1,197 @@
+//! Thread-local storage of full threads, made by the C library and filled in by hand.
+//!
+//! A full thread's block lies at the top of its stack, as that of glibc's own threads does:
+//!
+//! ```text
+//!   x86-64    | stack  <- |  TLS of the libraries  |tp  struct pthread  | packing | end
+//!   aarch64   | stack  <- |  struct pthread  |tp  TLS of the libraries  | packing | end
+//! ```
+//! `_dl_allocate_tls` fills the libraries' part and makes the table of dynamic blocks (dtv).
+//! `struct pthread` is zero but for the fields below. Where they lie is never taken from a table
+//! of versions: [`probe`] finds each by its value, on two kernel threads made for that, and full
+//! threads are refused where the two disagree or one is not found.
+//!
+//! | field | value | who reads it |
+//! |---|---|---|
+//! | tcb, self | the thread pointer | `pthread_self`, every access to TLS |
+//! | dtv | by `_dl_allocate_tls` | `__tls_get_addr` |
+//! | multiple_threads, stack and pointer guard | as in every thread | locks, canaries, `setjmp` |
+//! | tid | a number above all kernel thread ids, the thread's own | recursive mutexes |
+//! | robust list head | empty | robust mutexes |
+//! | link in the list of threads | itself alone | `fork`, which takes it out in the child |
+//! | specific | the first block of keys inside the structure | `pthread_getspecific` |
+//! | stackblock and its size | the thread's stack | `pthread_getattr_np` |
+//! | rseq area | cpu id -2: not registered | `sched_getcpu`, per-CPU caches |
+//!
+//! Beside the structure two things of the library are set: the pointer to the resolver's state
+//! (`__resp`), and what malloc keeps per thread (see [`heap`]).
+//!
+//! Invariant: a block is used from [`prepare`] until [`retire`], which runs on another stack, and
+//! whoever runs on it has its thread pointer.
+//!
+//! Not done: a block is not in glibc's lists of stacks. So a library that is loaded later with
+//! initial-exec TLS finds zeros instead of its initial values in full threads that exist by then;
+//! and the kernel does not know the tid, so `pthread_getattr_np` ends with ESRCH after it has
+//! found the stack, when it asks for the affinity.
+
+mod functions;
+mod heap;
+mod keys;
+mod probe;
+
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicIsize, AtomicUsize};
+use std::ffi::c_void;
+use std::io;
+use std::sync::OnceLock;
+
+use self::functions::Functions;
+use self::probe::Fields;
+
+pub(crate) use self::heap::decay;
+
+/// First tid of full threads: above the largest that the kernel gives (`PID_MAX_LIMIT`, 2^22),
+/// and inside the 30 bits that a mutex has for it.
+const TID_FIRST: u32 = 1 << 29;
+/// Blocks are aligned and sized by this, whatever the libraries ask for.
+const LINE: usize = 64;
+
+/// What is known of the C library: how large a block is, where its fields are.
+pub(crate) struct Library {
+    functions: Functions,
+    fields: Fields,
+    /// Bytes of a block below and from its thread pointer on; multiples of [`LINE`].
+    below: usize,
+    above: usize,
+}
+
+/// The stack of a full thread as the C library is to see it.
+pub(crate) struct Stack {
+    pub low: *mut u8,
+    pub bytes: usize,
+}
+
+static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
+/// What a switch needs of [`LIBRARY`]: `above`, and `Fields::worker`.
+static ABOVE: AtomicUsize = AtomicUsize::new(0);
+static WORKER: AtomicIsize = AtomicIsize::new(0);
+
+/// The library, examined at the first call; the error says what is missing.
+pub(crate) fn library() -> Result<&'static Library, &'static str> {
+    LIBRARY.get_or_init(Library::examine).as_ref().map_err(String::as_str)
+}
+
+/// As [`library`], for threads that exist: then it has been examined.
+fn examined() -> &'static Library {
+    match LIBRARY.get() {
+        Some(Ok(library)) => library,
+        _ => unreachable!("a full thread without a library"),
+    }
+}
+
+impl Library {
+    fn examine() -> Result<Library, String> {
+        if cfg!(heddle_asan) {
+            return Err("AddressSanitizer keeps its threads in thread-local storage".into());
+        }
+        if super::probe::fsgsbase() == Some(false) {
+            return Err("the processor, the kernel or the emulator lacks FSGSBASE".into());
+        }
+        let functions = Functions::find()?;
+        let fields = probe::examine(&functions)?;
+        let (bytes, align) = functions.static_bytes();
+        if align > LINE {
+            return Err(format!("a library asks for TLS aligned to {align} bytes"));
+        }
+        let pthread = functions.pthread_bytes;
+        // On x86-64 the static bytes have the structure in them, on aarch64 they don't.
+        let (below, above) = if cfg!(target_arch = "x86_64") {
+            (bytes.saturating_sub(pthread), pthread)
+        } else {
+            (pthread, bytes)
+        };
+        let (below, above) = (below.next_multiple_of(LINE), above.next_multiple_of(LINE));
+        fields.check(below, above)?;
+        ABOVE.store(above, Relaxed);
+        WORKER.store(fields.worker, Relaxed);
+        Ok(Library { functions, fields, below, above })
+    }
+
+    /// Bytes of a block.
+    pub fn block_bytes(&self) -> usize {
+        self.below + self.above
+    }
+}
+
+/// Makes the block around the thread pointer `tls`.
+///
+/// # Safety
+/// 1. `[tls - below, tls + above)` is writable memory that nobody else uses until [`retire`].
+/// 2. `tls` is a multiple of 64.
+pub(crate) unsafe fn prepare(tls: *mut u8, stack: &Stack, number: u32) -> io::Result<()> {
+    let library = examined();
+    let (functions, fields) = (&library.functions, &library.fields);
+    // SAFETY: by 1 and 2: all fields were checked to lie inside the block.
+    unsafe {
+        tls.sub(library.below).write_bytes(0, library.block_bytes());
+        if (functions.allocate_tls)(tls.cast::<c_void>()).is_null() {
+            let text = "out of memory for thread-local storage";
+            return Err(io::Error::new(io::ErrorKind::OutOfMemory, text));
+        }
+        fields.fill(functions.pthread_of(tls), stack, TID_FIRST + number);
+        fields.fill_libraries(tls, functions.pthread_of(tls));
+        heap::give(tls, &fields.heap);
+    }
+    Ok(())
+}
+
+/// Where the stack below the block with the thread pointer `tls` begins.
+pub(crate) fn stack_top(tls: *mut u8) -> *mut u8 {
+    tls.wrapping_sub(examined().below)
+}
+
+/// Bytes from the thread pointer of a block to the block's end.
+#[inline(always)]
+pub(crate) fn above() -> usize {
+    ABOVE.load(Relaxed)
+}
+
+/// Where the thread with the thread pointer `tls` finds its worker: `sched::WORKER` in its block.
+#[inline(always)]
+pub(crate) fn worker_of<T>(tls: *mut u8) -> *mut T {
+    tls.wrapping_offset(WORKER.load(Relaxed)).cast()
+}
+
+/// First thing on a full thread: what the C library does on each new thread.
+pub(crate) fn begin() {
+    // SAFETY: sets the calling thread's pointers to the tables of its locale.
+    unsafe { (examined().functions.ctype_init)() };
+}
+
+/// Runs the destructors of the calling full thread's locals and keys, in the C library's order.
+/// They are the program's and may block.
+pub(crate) fn run_destructors() {
+    let library = examined();
+    let pthread = library.functions.pthread_of(crate::arch::thread_pointer() as *mut u8);
+    // SAFETY: the calling thread's own; destructors of keys may have made locals again.
+    unsafe {
+        (library.functions.call_tls_dtors)();
+        keys::run_destructors(pthread.add(library.fields.specific), library.functions.keys);
+        (library.functions.call_tls_dtors)();
+        library.fields.close_resolver(pthread, library.functions.close_resolver);
+    }
+}
+
+/// Gives back what the C library holds for a block whose thread has ended.
+///
+/// # Safety
+/// 1. `tls` was prepared, its thread has left its stack for good, and this is the only call.
+pub(crate) unsafe fn retire(tls: *mut u8) {
+    let library = examined();
+    // SAFETY: by 1. The blocks of keys beyond the first are the allocator's.
+    unsafe {
+        heap::take(tls, &library.fields.heap);
+        keys::free_blocks(library.functions.pthread_of(tls).add(library.fields.specific));
+        (library.functions.deallocate_tls)(tls.cast::<c_void>(), false);
+    }
+}

@@ -1,0 +1,201 @@
+//! Switching: how a worker goes from one thread to the next.
+//!
+//! Invariant: whoever runs has its thread pointer: a full thread that of its block, a light thread
+//! and the scheduler context that of the worker's kernel thread.
+
+use core::ptr;
+use core::sync::atomic::Ordering::Relaxed;
+
+use heddle_record::State;
+
+use super::{Post, Worker};
+use crate::arch::{self, Context};
+use crate::control::{Control, HIBERNATED, HIBERNATES, OWN_TLS};
+use crate::sys::{clock, libc_tls};
+use crate::{hibernate, sanitizer, sched};
+
+impl Worker {
+    /// The calling thread goes to the end of its queue; the next one runs.
+    #[inline]
+    pub fn yield_now(&'static self, me: &'static Control) {
+        if self.spend() {
+            self.queues.push(me);
+            return self.to_scheduler(me);
+        }
+        // A time-critical thread yields only to its equals and betters.
+        let priority = me.priority.load(Relaxed);
+        if priority > self.queues.fast_priority() && priority != 0 {
+            return;
+        }
+        match self.queues.pop() {
+            Some(next) => {
+                self.queues.push(me);
+                self.switch(me, next);
+            }
+            // Threads that have not started are the scheduler's to take over.
+            None if self.fresh.len() != 0 => {
+                self.queues.push(me);
+                self.to_scheduler(me);
+            }
+            None => {}
+        }
+    }
+
+    /// Leaves the calling thread, which has published itself to its waker.
+    #[inline]
+    pub fn park(&'static self, me: &'static Control) {
+        let record = me.record();
+        record.set_switches(me.switches.get());
+        record.set_state(State::Parked);
+        if me.flags.get() & HIBERNATES != 0 && me.pinned.get() == 0 {
+            self.post.set(Post::Hibernate(me));
+            return self.to_scheduler(me);
+        }
+        if self.spend() {
+            return self.to_scheduler(me);
+        }
+        match self.queues.pop() {
+            Some(next) => self.switch(me, next),
+            None => self.to_scheduler(me),
+        }
+    }
+
+    /// Ends the calling thread; its reference is given up once its stack is left.
+    pub fn end(&'static self, me: &'static Control) -> ! {
+        self.timers.remove(me);
+        self.live.store(self.live.load(Relaxed).wrapping_sub(1), Relaxed);
+        self.post.set(Post::Ended(me));
+        self.leave_for_scheduler(me, true);
+        unreachable!("an ended thread was resumed");
+    }
+
+    /// Counts one switch; true when it is time to look around.
+    #[inline(always)]
+    fn spend(&self) -> bool {
+        let left = self.budget.get();
+        if left == 0 || self.poll.load(Relaxed) != 0 {
+            return true;
+        }
+        self.budget.set(left - 1);
+        false
+    }
+
+    #[inline(always)]
+    fn switch(&'static self, me: &'static Control, next: &'static Control) {
+        self.activate(next);
+        if (me.flags.get() | next.flags.get()) & (HIBERNATED | OWN_TLS) != 0 {
+            return self.switch_special(me, next);
+        }
+        let left = sanitizer::leave(next.stack.get(), next.stack_bytes(), false);
+        // SAFETY: `me` is the caller; `next` came out of the run queue, so it was saved or made
+        // and not continued since; light threads stay on this kernel thread.
+        unsafe { arch::switch(me.context.as_ptr(), next.context.as_ptr()) };
+        sanitizer::arrive(left);
+    }
+
+    /// As `switch`, to a thread that hibernates, or to or from one with TLS of its own.
+    #[inline(never)]
+    fn switch_special(&'static self, me: &'static Control, next: &'static Control) {
+        let tls = self.wake_up(next, me.flags.get() & OWN_TLS != 0);
+        let left = sanitizer::leave(next.stack.get(), next.stack_bytes(), false);
+        // SAFETY: as in `switch`; the thread pointer is `next`'s.
+        unsafe { switch_to(me.context.as_ptr(), next.context.as_ptr(), tls) };
+        sanitizer::arrive(left);
+    }
+
+    #[inline(never)]
+    fn to_scheduler(&'static self, me: &'static Control) {
+        self.leave_for_scheduler(me, false);
+    }
+
+    #[inline(always)]
+    fn leave_for_scheduler(&'static self, me: &'static Control, ends: bool) {
+        self.current.store(ptr::null_mut(), Relaxed);
+        let (bottom, size) = self.own_stack.get();
+        let left = sanitizer::leave(bottom, size, ends);
+        let tls = (me.flags.get() & OWN_TLS != 0).then_some(self.tls);
+        // SAFETY: the scheduler context was saved when it resumed a thread; it has the kernel
+        // thread's own thread pointer.
+        unsafe { switch_to(me.context.as_ptr(), self.scheduler.get(), tls) };
+        sanitizer::arrive(left);
+    }
+
+    /// From the scheduler context.
+    pub(super) fn resume(&'static self, next: &'static Control) {
+        self.activate(next);
+        let start = self.trace.is_some().then(clock::now_ns);
+        let tls = self.wake_up(next, false);
+        let left = sanitizer::leave(next.stack.get(), next.stack_bytes(), false);
+        // SAFETY: as in `switch_special`, with the scheduler as the caller.
+        unsafe { switch_to(self.scheduler.get(), next.context.as_ptr(), tls) };
+        sanitizer::arrive(left);
+        if let (Some(trace), Some(start)) = (&self.trace, start) {
+            trace.ran(next, start, clock::now_ns());
+        }
+    }
+
+    /// The bookkeeping of an activation.
+    #[inline(always)]
+    fn activate(&self, next: &'static Control) {
+        next.switches.set(next.switches.get().wrapping_add(1));
+        self.switches.store(self.switches.load(Relaxed) + 1, Relaxed);
+        self.current.store(ptr::from_ref(next).cast_mut(), Relaxed);
+        self.record.set_running(Some(next.slot()));
+    }
+
+    /// What an activation needs where the flags say so. Returns the thread pointer that has to
+    /// be set, if it changes; `own`: the caller has one of its own.
+    #[inline(always)]
+    fn wake_up(&'static self, next: &'static Control, own: bool) -> Option<usize> {
+        if next.flags.get() & HIBERNATED != 0 {
+            hibernate::restore(next);
+        }
+        if next.flags.get() & OWN_TLS == 0 {
+            return own.then_some(self.tls);
+        }
+        let tls = next.thread_pointer();
+        // SAFETY: `next` has a block and does not run.
+        unsafe { sched::set_worker(tls, self) };
+        Some(tls as usize)
+    }
+
+    pub(super) fn run_post(&'static self) {
+        match self.post.replace(Post::None) {
+            Post::None => {}
+            Post::Ended(thread) => {
+                if thread.flags.get() & OWN_TLS != 0 {
+                    // SAFETY: it has left its stack for good; only here is it looked after.
+                    unsafe { libc_tls::retire(thread.thread_pointer()) };
+                }
+                sched::release(thread);
+            }
+            Post::Hibernate(thread) => hibernate::store(thread),
+        }
+    }
+
+    /// First thing on a new stack.
+    #[inline(always)]
+    pub fn begin(&self) {
+        let (bottom, size) = sanitizer::begin();
+        if self.own_stack.get().0.is_null() {
+            // The first thread of a worker always comes from its scheduler context.
+            self.own_stack.set((bottom, size));
+        }
+    }
+}
+
+/// Switches, and changes the thread pointer on the way if `tls` says so.
+///
+/// # Safety
+/// 1. As [`arch::switch`].
+/// 2. `tls` is the thread pointer of `to` if that is not the caller's.
+#[inline(always)]
+unsafe fn switch_to(from: *mut Context, to: *const Context, tls: Option<usize>) {
+    // SAFETY: passed on; blocks of their own exist only where the thread pointer can be set.
+    unsafe {
+        match tls {
+            Some(tls) => arch::switch_with_tls(from, to, tls),
+            None => arch::switch(from, to),
+        }
+    }
+}
