@@ -226,10 +226,8 @@ extern "C" {
 /* EAGAIN when HEDDLE_KEYS_MAX keys exist. The destructor runs at the end of each thread whose
  * value is not NULL, again while destructors set values, HEDDLE_DESTRUCTOR_ITERATIONS times. */
 int heddle_key_create(heddle_key_t *key, void (*destructor)(void *)) HEDDLE_NOTHROW;
-
 /* EINVAL when the key does not exist. No destructor is called. */
 int heddle_key_delete(heddle_key_t key) HEDDLE_NOTHROW;
-
 /* EINVAL when the key does not exist; ENOMEM. NULL for a key that does not exist. */
 int heddle_setspecific(heddle_key_t key, const void *value) HEDDLE_NOTHROW;
 void *heddle_getspecific(heddle_key_t key) HEDDLE_NOTHROW;
@@ -259,13 +257,15 @@ int heddle_attr_getschedparam(const heddle_attr_t *attr, struct sched_param *par
 /* Both scopes are accepted and read back; contention is what the backend makes it. */
 int heddle_attr_setscope(heddle_attr_t *attr, int scope) HEDDLE_NOTHROW;
 int heddle_attr_getscope(const heddle_attr_t *attr, int *scope) HEDDLE_NOTHROW;
+/* 1: with thread-local storage of its own; heddle_create() gives ENOTSUP where that can't be. */
+int heddle_attr_setfull_np(heddle_attr_t *attr, int full) HEDDLE_NOTHROW;
+int heddle_attr_getfull_np(const heddle_attr_t *attr, int *full) HEDDLE_NOTHROW;
 /* Stacks belong to the library: ENOTSUP. The getter tells the place of a running thread's stack
  * when the attributes come from heddle_getattr_np(). */
 int heddle_attr_setstack(heddle_attr_t *attr, void *base, size_t size_bytes) HEDDLE_NOTHROW;
 int heddle_attr_getstack(const heddle_attr_t *attr, void **base, size_t *size_bytes) HEDDLE_NOTHROW;
 /* The attributes of a running thread. ESRCH. */
 int heddle_getattr_np(heddle_t thread, heddle_attr_t *attr) HEDDLE_NOTHROW;
-
 /* SCHED_OTHER: lazy. SCHED_FIFO, SCHED_RR and SCHED_HEDDLE with priority 1..99: time-critical.
  * No privilege is needed: the order is among the threads of this process. ESRCH, EINVAL. */
 int heddle_setschedparam(heddle_t thread, int policy,
@@ -290,10 +290,10 @@ struct heddle_attributes {
 int heddle_setattributes_np(heddle_t thread, const struct heddle_attributes *value) HEDDLE_NOTHROW;
 int heddle_getattributes_np(heddle_t thread, struct heddle_attributes *value) HEDDLE_NOTHROW;
 /* Of threads to be created. They win over schedpolicy and schedparam. EINVAL, ENOMEM. */
-int heddle_attr_setattributes_np(heddle_attr_t *attr,
-				 const struct heddle_attributes *value) HEDDLE_NOTHROW;
-int heddle_attr_getattributes_np(const heddle_attr_t *attr,
-				 struct heddle_attributes *value) HEDDLE_NOTHROW;
+int heddle_attr_setattributes_np(heddle_attr_t *attr, const struct heddle_attributes *value)
+	HEDDLE_NOTHROW;
+int heddle_attr_getattributes_np(const heddle_attr_t *attr, struct heddle_attributes *value)
+	HEDDLE_NOTHROW;
 
 /* ---------------------------------------------------------------------------------------------
  * Mutexes: heddle_mutex_init(3), heddle_mutex_lock(3)

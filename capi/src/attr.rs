@@ -39,6 +39,8 @@ pub const EXPLICIT: u8 = 2;
 const PROCESS: u8 = 4;
 /// `flags`: carries TEK's attributes.
 const DESCRIBED: u8 = 8;
+/// `flags`: a full thread.
+pub const FULL: u8 = 16;
 
 /// `heddle_attr_t` of the header.
 #[repr(C)]
@@ -253,6 +255,9 @@ attribute!(heddle_attr_setschedpolicy, heddle_attr_getschedpolicy, c_int,
 attribute!(heddle_attr_setscope, heddle_attr_getscope, c_int,
     |attr, value| (0..=1).contains(&value) => attr.set_flag(PROCESS, value == 1),
     |attr| c_int::from(attr.flags & PROCESS != 0));
+attribute!(heddle_attr_setfull_np, heddle_attr_getfull_np, c_int,
+    |attr, value| (0..=1).contains(&value) => attr.set_flag(FULL, value == 1),
+    |attr| c_int::from(attr.flags & FULL != 0));
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn heddle_attr_setschedparam(

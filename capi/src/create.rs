@@ -13,7 +13,7 @@ use core::ptr;
 use heddle::raw;
 use heddle::thread::{Builder, Thread};
 
-use crate::attr::{self, Attr, DETACHED, STACK_EXTRA, Wanted};
+use crate::attr::{self, Attr, DETACHED, FULL, STACK_EXTRA, Wanted};
 use crate::data::{self, Data, Kind, Start};
 use crate::{carried, current, errno, exit, fork};
 
@@ -33,6 +33,7 @@ pub unsafe extern "C" fn heddle_create(
         }) {
             Ok(()) => 0,
             Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => libc::EINVAL,
+            Err(error) if error.kind() == std::io::ErrorKind::Unsupported => libc::ENOTSUP,
             Err(_exhausted) => libc::EAGAIN,
         }
     })
@@ -88,6 +89,9 @@ fn start_light(data: &'static Data, id: u64, wanted: &Wanted) -> std::io::Result
     let mut builder = Builder::new().group(schedule.group);
     if let Some(priority) = schedule.critical() {
         builder = builder.priority(priority);
+    }
+    if wanted.flags & FULL != 0 {
+        builder = builder.full();
     }
     let role = schedule.role();
     if !role.is_empty() {

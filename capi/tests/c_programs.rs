@@ -50,6 +50,11 @@ const WAYS: &[Way] = &[
         build: Build::Heddle,
         env: &[("HEDDLE_BACKEND", "user"), ("HEDDLE_IO", "epoll")],
     },
+    Way {
+        label: "full",
+        build: Build::Heddle,
+        env: &[("HEDDLE_BACKEND", "user"), ("HEDDLE_THREADS", "full")],
+    },
     Way { label: "native", build: Build::Heddle, env: &[("HEDDLE_BACKEND", "native")] },
 ];
 
