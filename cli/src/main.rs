@@ -20,6 +20,7 @@ mod stacks;
 mod symbols;
 mod text;
 mod top;
+mod which;
 
 use std::io;
 use std::process::ExitCode;

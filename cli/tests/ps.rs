@@ -6,7 +6,7 @@ mod image;
 
 use std::io::Read;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 
 use heddle_record::{Class, Fields, Group, Kind, Options, Place, State, Table, Zone};
@@ -201,6 +201,45 @@ fn a_process_without_a_table_is_shown_from_proc() {
     assert_eq!(process["source"], "proc");
     assert_eq!(process["threads"][0]["kind"], "kernel thread");
     assert_eq!(process["threads"][0]["stack_size_bytes"], 0);
+}
+
+/// Two processes of one program that no other test runs, or the reason why not.
+fn two_named() -> Option<(String, [Child; 2])> {
+    let name = format!("napping-{}", std::process::id());
+    let path = std::env::temp_dir().join(&name);
+    std::fs::copy("/bin/sleep", &path).expect("a copy of sleep");
+    let start = || Command::new(&path).arg("60").spawn();
+    let started = [start(), start()];
+    let _ = std::fs::remove_file(&path);
+    match started {
+        [Ok(one), Ok(two)] => Some((name, [one, two])),
+        _ => {
+            println!("skip: a copy of sleep does not run (one program for many names?)");
+            None
+        }
+    }
+}
+
+#[test]
+fn a_name_stands_for_its_processes() {
+    let Some((name, mut children)) = two_named() else { return };
+    let text = heddle(&["ps", &name]);
+    let json = heddle(&["ps", "--json", &name]);
+    let top = heddle(&["top", "--once", &name]);
+    let pids = children.each_ref().map(Child::id);
+    for child in &mut children {
+        child.kill().and_then(|()| child.wait()).expect("its end");
+    }
+    let none = heddle(&["ps", &name]);
+    let processes: Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    let found = processes.as_array().expect("an array").iter().map(|it| &it["pid"]);
+    assert!(found.eq(&pids.map(Value::from)), "{processes}");
+    for pid in pids {
+        assert!(stdout(&text).contains(&format!("({pid}): 1 thread")), "{}", stdout(&text));
+        assert!(stderr(&top).contains(&pid.to_string()), "which of them? {}", stderr(&top));
+    }
+    assert_eq!((top.status.code(), none.status.code()), (Some(1), Some(1)));
+    assert!(stderr(&none).contains("there is no process called"), "{}", stderr(&none));
 }
 
 #[test]

@@ -16,15 +16,16 @@ use clap::ValueEnum;
 use heddle_record::{Error, Kind, Snapshot, State, Thread, table_pids};
 
 use crate::live::{self, Starts};
+use crate::which::Which;
 
 /// Show the threads of processes
 ///
 /// Reads the thread table that a process keeps in shared memory if it uses heddle's runtime or was
-/// started by `heddle run`. Without a PID, shows every process whose table this user may read; one
-/// with more than 100 threads by role only. The table of a process that crashed stays readable
-/// until it is swept.
+/// started by `heddle run`. Without a process given, shows every one whose table this user may
+/// read; one with more than 100 threads by role only. The table of a process that crashed stays
+/// readable until it is swept.
 ///
-/// Of a process without a table (given by its PID), the kernel tells names, states, scheduling,
+/// Of a process without a table (if it was given), the kernel tells names, states, scheduling,
 /// CPU time and switches; roles, start functions and stacks are not known then.
 ///
 /// Of a process under `heddle run` the stacks of living threads are measured at this moment.
@@ -33,9 +34,9 @@ use crate::live::{self, Starts};
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
-    /// Process to look at; all if not given
-    #[arg(value_parser = clap::value_parser!(i32).range(1..))]
-    pid: Option<i32>,
+    /// Process to look at, or the name of one or several; all with a table if not given
+    #[arg(value_name = "PID|NAME")]
+    which: Option<Which>,
     /// Print JSON: one object for a PID, else an array of them; sizes in bytes, times in ns
     #[arg(long)]
     json: bool,
@@ -52,13 +53,14 @@ pub struct Args {
     #[arg(long, value_name = "KEY", default_value = "id")]
     sort: Key,
     /// Remove the tables of dead processes instead of showing any
-    #[arg(long, conflicts_with_all = ["pid", "json", "by_role", "role", "state"])]
+    #[arg(long, conflicts_with_all = ["which", "json", "by_role", "role", "state"])]
     sweep: bool,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   heddle ps                           every process
+  heddle ps mariadbd                  those of this name
   heddle ps 4711 --sort cpu | head    what uses most CPU time
   heddle ps 4711 --by-role            how many threads of each role, and their stacks
   heddle ps 4711 --json | jq '[.threads[] | select(.zone == \"high\")]'
@@ -104,14 +106,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if args.sweep {
         return sweep();
     }
-    if args.pid.is_none() {
+    if args.which.is_none() {
         // What earlier runs left behind is nobody's news; failing leaves it.
         let _ = heddle_record::sweep_left();
     }
     let mut out = BufWriter::new(io::stdout().lock());
-    let code = match args.pid {
-        Some(pid) => {
-            let snapshot = take(pid, args, &mut Starts::default())?;
+    let code = match &args.which {
+        Some(Which::Pid(pid)) => {
+            let snapshot = take(*pid, args, &mut Starts::default())?;
             if args.json {
                 json::write_one(&mut out, &snapshot)?;
             } else {
@@ -119,7 +121,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             }
             ExitCode::SUCCESS
         }
-        None => all(&mut out, args)?,
+        Some(name) => several(&mut out, args, &name.pids()?)?,
+        None => {
+            let pids = table_pids().context("cannot list the thread tables")?;
+            several(&mut out, args, &pids)?
+        }
     };
     out.flush()?;
     Ok(code)
@@ -131,12 +137,12 @@ fn sweep() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Every process; one that cannot be read costs a message and the exit status, not the others.
-fn all(out: &mut impl Write, args: &Args) -> Result<ExitCode> {
+/// Each of these; one that cannot be read costs a message and the exit status, not the others.
+fn several(out: &mut impl Write, args: &Args, pids: &[i32]) -> Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
     let (mut snapshots, mut starts) = (Vec::new(), Starts::default());
-    for pid in table_pids().context("cannot list the thread tables")? {
-        match take(pid, args, &mut starts) {
+    for pid in pids {
+        match take(*pid, args, &mut starts) {
             Ok(snapshot) => snapshots.push(snapshot),
             Err(error) => {
                 eprintln!("heddle: {error:#}");
@@ -199,7 +205,7 @@ fn sort(threads: &mut [Thread], key: Key) {
 fn write_text(out: &mut impl Write, snapshot: &Snapshot, args: &Args) -> io::Result<()> {
     /// Nobody who did not ask for one process wants a million lines about it.
     const ROWS_MAX: usize = 100;
-    let crowded = args.pid.is_none() && snapshot.threads.len() > ROWS_MAX;
+    let crowded = args.which.is_none() && snapshot.threads.len() > ROWS_MAX;
     writeln!(out, "{}", summary::headline(snapshot))?;
     if live::is_outside(snapshot) && !args.by_role {
         outside::write(out, snapshot)?;

@@ -23,6 +23,7 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use crate::which::Which;
 use sample::Sampler;
 use view::{Key, View, Wish};
 
@@ -33,9 +34,9 @@ const NAP: Duration = Duration::from_millis(100);
 
 /// Show threads live: what they do, how full their stacks are, what to look at
 ///
-/// Without a PID, shows the threads of every process with a thread table that this user may read:
-/// those under `heddle run` and those that use heddle's runtime. With a PID, any process, with
-/// what the kernel knows of it if it has no table.
+/// Without a process given, shows the threads of every one with a thread table that this user may
+/// read: those under `heddle run` and those that use heddle's runtime. A process that is given may
+/// be any, with what the kernel knows of it if it has no table.
 ///
 /// CPU use is in percent of one CPU since the last look. A stack bar shows the deepest use so far
 /// in a stack of this size; its colour is the zone (blue Low, green Normal, red High), and | marks
@@ -43,9 +44,9 @@ const NAP: Duration = Duration::from_millis(100);
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
-    /// Process to look at; all with a thread table if not given
-    #[arg(value_parser = clap::value_parser!(i32).range(1..))]
-    pid: Option<i32>,
+    /// Process to look at, or its name if no other has it; all with a thread table if not given
+    #[arg(value_name = "PID|NAME")]
+    which: Option<Which>,
     /// Print one look instead of a live screen
     #[arg(long)]
     once: bool,
@@ -85,14 +86,15 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    if args.pid.is_none() {
+    let pid = args.which.as_ref().map(Which::pid).transpose()?;
+    if pid.is_none() {
         // What earlier runs left behind is nobody's news; failing leaves it.
         let _ = heddle_record::sweep_left();
     }
-    let mut sampler = Sampler::new(args.pid);
+    let mut sampler = Sampler::new(pid);
     let mut view = View::new(args.sort, args.filter.clone());
     view.show(sampler.take());
-    if let (Some(pid), true) = (args.pid, view.sample.processes.is_empty()) {
+    if let (Some(pid), true) = (pid, view.sample.processes.is_empty()) {
         match view.sample.troubles.first() {
             Some(trouble) if !trouble.contains("no thread table") => bail!("{trouble}"),
             _ => bail!("there is no process {pid}"),
