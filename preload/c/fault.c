@@ -141,8 +141,12 @@ static void tell_overflow(struct thread *thread)
 	}
 	store(&record_of(thread)->stack_peak, saturate(usable));
 	store(&record_of(thread)->zone, HEDDLE_ZONE_HIGH);
-	tell(thread, "ran over the end of its stack, for which heddle had chosen ",
-	     thread->stack_given, " bytes: the next run gives it at least twice as much");
+	if (thread->kind && (kind_at(thread->kind)->flags & KIND_FORCED))
+		tell(thread, "ran over the end of its stack, of ", thread->stack_given,
+		     " bytes by the policy's word: it needs more there");
+	else
+		tell(thread, "ran over the end of its stack, for which heddle had chosen ",
+		     thread->stack_given, " bytes: the next run gives it at least twice as much");
 }
 
 /* ---- the tripwire */

@@ -243,6 +243,12 @@ fn an_overflow_of_a_tuned_stack_is_named_and_the_program_dies_as_it_would() {
         assert_eq!(text.lines().count(), 1, "{text}");
         assert!(ended.first_kind().has_overflowed());
         assert!(ended.first_kind().peak >= 60 << 10);
+        // The next run will do as the policy says again, and history as history does.
+        assert!(text.contains("policy's word") && !text.contains("next run"), "{text}");
+        let rules = vec![rule_for(observed.first_kind(), 64 << 10, false)];
+        let ended = run(command(target, &program, &Plan { rules, ..plan }).arg("2000000"));
+        let text = ended.stderr();
+        assert!(text.contains("next run") && !text.contains("policy"), "{text}");
     }
 }
 

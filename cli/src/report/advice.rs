@@ -25,6 +25,11 @@ pub fn for_kind(kind: &Kind) -> Option<String> {
         let limit = if kind.main { " (ulimit -s)" } else { "" };
         return near.then(|| format!("{} % used: raise it{limit}", percent(kind)));
     }
+    if kind.overflowed && kind.by_policy {
+        let (given, next) = (words(kind.stack_given), after_overflow(kind.peak, kind.stack_given));
+        let next = words(next);
+        return Some(format!("ran into the guard of the policy's {given}: {next} would do"));
+    }
     if kind.overflowed {
         let next = after_overflow(kind.peak, kind.stack_given);
         let who = if kind.tuned { "the tuned stack of" } else { "its stack of" };
@@ -32,7 +37,7 @@ pub fn for_kind(kind: &Kind) -> Option<String> {
         return Some(format!("ran into the guard of {who} {given}: {} next time", words(next)));
     }
     match kind.zone {
-        Zone::High if kind.tuned => Some(format!(
+        Zone::High if kind.tuned && !kind.by_policy => Some(format!(
             "{} % used of the tuned size: the next run gives {}",
             percent(kind),
             words(enough(kind.peak))
@@ -123,6 +128,12 @@ mod tests {
         kind.overflowed = true;
         let text = for_kind(&kind).expect("advice");
         assert_eq!(text, "ran into the guard of the tuned stack of 64 KiB: 132 KiB next time");
+        kind.by_policy = true;
+        let text = for_kind(&kind).expect("advice");
+        assert_eq!(text, "ran into the guard of the policy's 64 KiB: 132 KiB would do");
+        kind.overflowed = false;
+        let text = for_kind(&kind).expect("advice");
+        assert_eq!(text, "93 % used: raise it, to 132 KiB");
         kind.main = true;
         assert_eq!(for_kind(&kind).as_deref(), Some("93 % used: raise it (ulimit -s)"));
     }

@@ -11,18 +11,24 @@ use super::{Kind, Process, advice};
 use crate::run::collect;
 use crate::symbols::{Symbols, species};
 
-/// The processes that were seen, in the order of their start.
-pub fn processes(seen: &[collect::Process], symbols: &mut Symbols, zones: Zones) -> Vec<Process> {
+/// The processes that were seen, in the order of their start. `said` are the kinds whose stacks
+/// have their size from the policy.
+pub fn processes(
+    seen: &[collect::Process],
+    symbols: &mut Symbols,
+    zones: Zones,
+    said: &[Key],
+) -> Vec<Process> {
     let mut seen: Vec<_> = seen.iter().collect();
     seen.sort_by_key(|it| it.snapshot.created_ns);
-    seen.into_iter().map(|it| process(it, symbols, zones)).collect()
+    seen.into_iter().map(|it| process(it, symbols, zones, said)).collect()
 }
 
-fn process(seen: &collect::Process, symbols: &mut Symbols, zones: Zones) -> Process {
+fn process(seen: &collect::Process, symbols: &mut Symbols, zones: Zones, said: &[Key]) -> Process {
     let snapshot = &seen.snapshot;
     // A trampoline whose threads are told by their names has an account of its own: nothing in it.
     let uses = snapshot.uses.iter().filter(|it| it.created > 0 || it.failed > 0);
-    let mut kinds: Vec<Kind> = uses.map(|it| kind(it, seen, symbols, zones)).collect();
+    let mut kinds: Vec<Kind> = uses.map(|it| kind(it, seen, symbols, zones, said)).collect();
     kinds.sort_by_key(|kind| !kind.main);
     let keys: Vec<String> = kinds.iter().map(|kind| kind.key.clone()).collect();
     for kind in kinds.iter_mut().filter(|kind| !kind.key.is_empty() && !kind.main) {
@@ -38,7 +44,14 @@ fn process(seen: &collect::Process, symbols: &mut Symbols, zones: Zones) -> Proc
     }
 }
 
-fn kind(of: &Use, seen: &collect::Process, symbols: &mut Symbols, zones: Zones) -> Kind {
+fn kind(
+    of: &Use,
+    seen: &collect::Process,
+    symbols: &mut Symbols,
+    zones: Zones,
+    said: &[Key],
+) -> Kind {
+    let key = Key::of_use(of);
     let (start, refine) = of.places();
     let named = start.as_ref().filter(|_| !of.is_main());
     let named = named.map(|start| symbols.name(start, refine.as_ref()));
@@ -53,7 +66,7 @@ fn kind(of: &Use, seen: &collect::Process, symbols: &mut Symbols, zones: Zones) 
             let unnamed = named.function.is_none();
             named.species.or_else(|| species(&file).filter(|_| unnamed))
         }),
-        key: Key::of_use(of).map(|key| key.to_string()).unwrap_or_default(),
+        key: key.map(|key| key.to_string()).unwrap_or_default(),
         start: named.as_ref().and_then(|it| it.function.clone()),
         place: named.as_ref().map(|it| it.place.clone()).unwrap_or_default(),
         module,
@@ -78,6 +91,7 @@ fn kind(of: &Use, seen: &collect::Process, symbols: &mut Symbols, zones: Zones) 
         explicit: of.is_explicit(),
         user_stack: of.is_user_stack(),
         tuned: of.is_tuned(),
+        by_policy: of.is_tuned() && key.is_some_and(|key| said.iter().any(|it| it.covers(&key))),
         overflowed: of.has_overflowed(),
         tripped: of.has_tripped(),
         ..Kind::default()

@@ -92,6 +92,8 @@ pub struct Kind {
     pub explicit: bool,
     pub user_stack: bool,
     pub tuned: bool,
+    /// What it was tuned to stands in the policy, not in the history.
+    pub by_policy: bool,
     pub overflowed: bool,
     pub tripped: bool,
     pub advice: Option<String>,
@@ -140,6 +142,7 @@ impl Kind {
         self.stack_asked = self.stack_asked.max(other.stack_asked);
         self.stack_given = self.stack_given.max(other.stack_given);
         self.tuned |= other.tuned;
+        self.by_policy |= other.by_policy;
         self.overflowed |= other.overflowed;
         self.tripped |= other.tripped;
         self.site = self.site.take().or_else(|| other.site.clone());

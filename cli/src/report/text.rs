@@ -221,15 +221,11 @@ pub fn tuner(report: &Report, summaries: &[Summary], width: usize) -> Vec<String
     let kinds: Vec<&Kind> =
         summaries.iter().flat_map(|it| &it.kinds).filter(|it| !it.main && !it.user_stack).collect();
     let reserved: u64 = kinds.iter().map(|kind| kind.reserved_peak).sum();
-    let tuned = kinds.iter().filter(|kind| kind.tuned).count();
-    let text = if tuned > 0 {
+    let text = if kinds.iter().any(|kind| kind.tuned) {
         let asked = |kind: &&&Kind| if kind.tuned { kind.stack_asked } else { kind.stack_given };
         let asked = kinds.iter().map(|kind| scaled(kind, asked(&kind))).sum();
-        let what = if tuned == 1 { "1 kind".into() } else { format!("{tuned} kinds") };
-        let (reserved, asked) = (words(reserved), words(asked));
-        format!(
-            "stacks: {what} sized from earlier runs; {reserved} reserved at most instead of {asked}"
-        )
+        let (what, reserved, asked) = (sized_by(&kinds), words(reserved), words(asked));
+        format!("stacks: {what}; {reserved} reserved at most instead of {asked}")
     } else {
         // What the next run would reserve, by mode.
         let by_mode = |force: bool| -> u64 {
@@ -262,6 +258,19 @@ pub fn tuner(report: &Report, summaries: &[Summary], width: usize) -> Vec<String
         }
     };
     wrapped(&text, width, 2, 4)
+}
+
+/// Who chose the sizes that are not the program's own: "2 kinds sized from earlier runs".
+fn sized_by(kinds: &[&Kind]) -> String {
+    let count =
+        |by_policy| kinds.iter().filter(|kind| kind.tuned && kind.by_policy == by_policy).count();
+    let part = |count: usize, whence: &str| match count {
+        0 => None,
+        1 => Some(format!("1 kind sized {whence}")),
+        _ => Some(format!("{count} kinds sized {whence}")),
+    };
+    let parts = [part(count(false), "from earlier runs"), part(count(true), "by the policy")];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// What would have been reserved with stacks of this size.
@@ -328,6 +337,13 @@ heddle: prog: 4 threads created, at most 5 at once with the main one
         let lines = lines(&report(vec![kind("worker", 8 << 20, 64 << 10, 12 << 10)]), 80);
         let said = "stacks: 1 kind sized from earlier runs; 256 KiB reserved at most instead of";
         assert!(lines.join("\n").contains(said), "{lines:#?}");
+        let mut other = kind("other", 8 << 20, 256 << 10, 12 << 10);
+        other.by_policy = true;
+        let kinds = [other, kind("worker", 8 << 20, 64 << 10, 12 << 10)];
+        let both = [&kinds[0], &kinds[1]];
+        assert_eq!(sized_by(&both[..1]), "1 kind sized by the policy");
+        let text = "1 kind sized from earlier runs, 1 kind sized by the policy";
+        assert_eq!(sized_by(&both), text);
     }
 
     #[test]

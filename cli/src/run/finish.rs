@@ -31,8 +31,9 @@ pub fn finish(
     let mut symbols = Symbols::default();
     let mut watched = watched;
     name_child(&mut watched, program);
+    let zones = inputs.policy.zones;
     let processes =
-        gather::processes(&watched.collector.processes, &mut symbols, inputs.policy.zones);
+        gather::processes(&watched.collector.processes, &mut symbols, zones, &prepared.said);
     let mut notes = prepared.notes.clone();
     notes.extend(watched.troubles);
     notes.extend(watched.collector.faults.iter().cloned());

@@ -39,6 +39,8 @@ pub struct Prepared {
     /// What the program's environment gets.
     pub environment: Vec<(&'static str, OsString)>,
     pub notes: Vec<String>,
+    /// Kinds whose stacks have their size from the policy.
+    pub said: Vec<Key>,
     file: Option<PathBuf>,
 }
 
@@ -53,8 +55,13 @@ impl Drop for Prepared {
 pub fn prepare(args: &Args, policy: &Policy, program: &Program) -> Prepared {
     // What killed runs left; a failure is the next one's concern.
     let _ = heddle_record::sweep_left();
-    let mut prepared =
-        Prepared { run: None, environment: Vec::new(), notes: Vec::new(), file: None };
+    let mut prepared = Prepared {
+        run: None,
+        environment: Vec::new(),
+        notes: Vec::new(),
+        said: Vec::new(),
+        file: None,
+    };
     let library = match library::directory() {
         Ok(library) => library,
         Err(error) => {
@@ -76,6 +83,8 @@ pub fn prepare(args: &Args, policy: &Policy, program: &Program) -> Prepared {
     let path = fs::canonicalize(&image.path).unwrap_or(image.path.clone());
     let finder = finder(&path);
     let plan = make_plan(args, policy, &path, &finder, &mut prepared.notes);
+    let is_said = |rule: &&plan::Rule| rule.stack.is_some_and(|it| it.forced);
+    prepared.said = plan.rules.iter().filter(is_said).map(|rule| rule.key).collect();
     match write(&plan) {
         Ok(file) => {
             prepared.run = Some(plan.run);
