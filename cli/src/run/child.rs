@@ -16,30 +16,34 @@ use std::fs;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use heddle_preload::sys::spawn::{end_by, send_signal, spawn};
+use heddle_preload::sys::spawn::{end_by, let_go, send_signal, spawn, unblock_signals};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
     DumpableBehavior, Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus, kill_process,
     set_dumpable_behavior, setrlimit, waitpid,
 };
 use signal_hook::consts::{
-    SIGALRM, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGIO, SIGPROF, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1,
-    SIGUSR2, SIGVTALRM, SIGWINCH,
+    SIGABRT, SIGALRM, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGIO, SIGPIPE, SIGPROF, SIGQUIT, SIGTERM,
+    SIGTSTP, SIGURG, SIGUSR1, SIGUSR2, SIGVTALRM, SIGWINCH, SIGXCPU, SIGXFSZ,
 };
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::iterator::exfiltrator::origin::Origin;
 use signal_hook::low_level::siginfo::{Cause, Sent};
 
-/// Signals that are meant for the program.
-const FORWARDED: [i32; 13] = [
-    SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGIO, SIGPROF, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2,
-    SIGVTALRM, SIGWINCH,
+/// Signals that are meant for the program: all that end, stop or tell a program something, but for
+/// those of faults. (One for a file that grew too large our own report may cause, too: it is not
+/// to end us.)
+const FORWARDED: [i32; 18] = [
+    SIGABRT, SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGIO, SIGPIPE, SIGPROF, SIGQUIT, SIGTERM, SIGTSTP,
+    SIGURG, SIGUSR1, SIGUSR2, SIGVTALRM, SIGWINCH, SIGXCPU, SIGXFSZ,
 ];
-/// SIGPWR, which supervisors use and which has no constant.
-const SIGPWR: i32 = 30;
+/// Two without a constant: of a coprocessor's stack, and of supervisors (SIGPWR).
+const NAMELESS: [i32; 2] = [16, 30];
 /// Those of real time that the C library leaves to programs.
 const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
 /// Signals that stop a job, sent by a terminal.
@@ -76,13 +80,16 @@ impl Child {
         let (read, write) = UnixStream::pair()?;
         // Handlers are there before the program is, so that no signal falls between. But a
         // handler ends being ignored, which the program is to inherit: those come after.
-        let all = || FORWARDED.into_iter().chain([SIGPWR]).chain(REAL_TIME);
+        let all = || FORWARDED.into_iter().chain(NAMELESS).chain(REAL_TIME);
         let early = all().filter(|it| !ignored.contains(it)).chain([SIGCHLD]);
         let signals = SignalDelivery::with_pipe(read, write, WithOrigin::default(), early)?;
         let pid = spawn(program, arguments, set)?;
         for signal in all().filter(|it| ignored.contains(it)) {
             signals.handle().add_signal(signal)?;
         }
+        unblock_signals();
+        // Without /dev/null a reader of the program's output waits for our end, too.
+        let _ = let_go();
         Ok(Child { pid, signals })
     }
 
@@ -138,7 +145,8 @@ impl Child {
     fn pass_on(&self, origin: &Origin) {
         let by_process =
             matches!(origin.cause, Cause::Sent(Sent::User | Sent::TKill | Sent::Queue));
-        let from_itself = origin.process.is_some_and(|it| it.pid == self.pid);
+        let own = rustix::process::getpid().as_raw_nonzero().get();
+        let from_itself = origin.process.is_some_and(|it| it.pid == self.pid || it.pid == own);
         let is_ours = origin.signal == SIGCHLD;
         // A shell continues the whole group; only a program that is still stopped needs it again.
         let needless = origin.signal == SIGCONT && !is_stopped(self.pid);
@@ -150,6 +158,16 @@ impl Child {
 
     fn process(&self) -> Pid {
         Pid::from_raw(self.pid).expect("ids of processes are positive")
+    }
+}
+
+/// From here on a file that grows beyond the limit is an error to whoever writes it, not our end.
+/// A handler, as the program is to have the signal as it was.
+pub fn outlive_file_limits() {
+    if !ignored_signals().contains(&SIGXFSZ) {
+        let seen = Arc::new(AtomicBool::new(false));
+        // Without it such a file ends us, as any other program.
+        let _ = signal_hook::flag::register(SIGXFSZ, seen);
     }
 }
 

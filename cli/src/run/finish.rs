@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use heddle_preload::profile::{Executable, Observation, Store};
 use heddle_record::Use;
+use rustix::event::{PollFd, PollFlags, poll};
 
 use super::program::Program;
 use super::{Args, Form, Inputs, Watched, child, collect, prepare};
@@ -41,7 +42,7 @@ pub fn finish(
         notes.extend(seen.notes());
     } else if prepared.run.is_some() && watched.collector.processes.is_empty() {
         notes.push(format!(
-            "no thread table was made: {} did not load the library",
+            "no thread table was made: {} did not load the library, or had no room for one",
             program.path.display()
         ));
     }
@@ -75,7 +76,7 @@ pub fn finish(
     };
     let written = match inputs.report_to {
         Some(mut file) => write(&mut file, &report, args.report, WIDTH_DEFAULT),
-        None => write(&mut io::stderr().lock(), &report, args.report, width()),
+        None => write(&mut Patient(io::stderr().lock()), &report, args.report, width()),
     };
     if let Err(error) = written {
         // Standard error may be closed: then there is nobody to tell.
@@ -97,6 +98,31 @@ fn write(out: &mut impl Write, report: &Report, form: Form, width: usize) -> io:
     };
     out.write_all(text.as_bytes())?;
     out.flush()
+}
+
+/// Standard error, which the program may have made non-blocking for all who have it: what does not
+/// fit now is written when there is room.
+struct Patient<'a>(io::StderrLock<'a>);
+
+impl Write for Patient<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match self.0.write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let mut fds = [PollFd::new(&self.0, PollFlags::OUT)];
+                    match poll(&mut fds, None) {
+                        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                        Err(errno) => return Err(errno.into()),
+                    }
+                }
+                result => return result,
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 fn width() -> usize {

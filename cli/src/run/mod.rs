@@ -15,6 +15,7 @@ mod runtime;
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -23,6 +24,7 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 use heddle_preload::mediator::Mediator;
 use heddle_preload::policy::Policy;
+use heddle_preload::sys::spawn::become_program;
 
 use crate::attach;
 use child::Child;
@@ -81,6 +83,14 @@ Examples:
   heddle run --report json --report-to r.json -- ffmpeg -i a.mkv b.mp4
   heddle run --policy sensors.toml --pid 4711  for a process that runs already
 
+What differs for the program:
+  It is heddle's child. A signal to the whole process group (kill -- -PGID, kill %1) reaches it from
+  there and once more through heddle; one of the terminal's keys reaches it once. Standard error
+  stays open in heddle until the report is written; everything else that it closes is closed.
+  /proc/PID/environ has the two variables that add the library, its environment has not. Below a
+  filter on system calls that a sandbox set up, or in a program without the loader (static), its
+  threads are not seen. Where no second process fits, a line says so and it runs alone.
+
 JSON report:
   version (1), program, arguments, exit ({\"code\": N} or {\"signal\": N}), elapsed_ns, stacks,
   zones (low_percent, high_percent), totals (processes, threads_created, threads_failed,
@@ -136,28 +146,30 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         return attach::run(pid, args.policy.as_deref());
     }
     let failed = |error: anyhow::Error| {
-        eprintln!("heddle: {error:#}");
+        tell(&format!("{error:#}"));
         Ok(ExitCode::from(STATUS_OWN_FAILURE))
     };
     let inputs = match Inputs::take(args) {
         Ok(inputs) => inputs,
         Err(error) => return failed(error),
     };
-    let (name, arguments) = (&args.program[0], &args.program[..]);
-    let program = match Program::find(name) {
+    let program = match Program::find(&args.program[0]) {
         Ok(program) => program,
         Err(missing) => {
-            eprintln!("heddle: {missing}");
+            tell(&missing.to_string());
             return Ok(missing.status().into());
         }
     };
+    child::outlive_file_limits();
     let prepared = prepare::prepare(args, &inputs.policy, &program);
     let started = Instant::now();
-    let child = match start(&program, arguments, &prepared) {
+    let (path, arguments) = program.command(&args.program);
+    let child = match Child::start(&path, &arguments, &prepared.environment) {
         Ok(child) => child,
         Err(error) => {
             drop(prepared);
-            eprintln!("heddle: {}: {error}", program.path.display());
+            let error = if is_no_room(&error) { alone(&path, &arguments, error) } else { error };
+            tell(&format!("{}: {error}", program.path.display()));
             let status = if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
             return Ok(ExitCode::from(status));
         }
@@ -166,6 +178,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let exit = watched.exit;
     finish::finish(args, inputs, &program, prepared, watched, started.elapsed());
     Ok(child::end_as(exit))
+}
+
+/// A line on standard error, whose reader may have gone: that changes no exit status.
+fn tell(line: &str) {
+    let _ = writeln!(std::io::stderr(), "heddle: {line}");
 }
 
 /// What the flags name, opened before the program starts: a mistake is told before anything runs.
@@ -192,18 +209,19 @@ fn load_policy(path: &Path) -> Result<Policy> {
     Policy::load(path).map_err(anyhow::Error::new)
 }
 
-/// Starts the program, or, for a text that names no interpreter, the shell with it.
-fn start(
-    program: &Program,
-    arguments: &[OsString],
-    prepared: &prepare::Prepared,
-) -> std::io::Result<Child> {
-    if !program.is_plain_text {
-        return Child::start(&program.path, arguments, &prepared.environment);
-    }
-    let shell = [OsString::from("/bin/sh"), program.path.clone().into()];
-    let arguments: Vec<OsString> = shell.into_iter().chain(arguments[1..].to_vec()).collect();
-    Child::start(Path::new("/bin/sh"), &arguments, &prepared.environment)
+/// Whether a second process, or what it takes to watch one, was too much: more than the program
+/// would take alone.
+fn is_no_room(error: &std::io::Error) -> bool {
+    use rustix::io::Errno;
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    let limits = [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM, Errno::TOOBIG];
+    errno.is_some_and(|errno| limits.contains(&errno))
+}
+
+/// The program in our place; the error if not even that can be.
+fn alone(path: &Path, arguments: &[OsString], error: std::io::Error) -> std::io::Error {
+    tell(&format!("{}: {error}: it runs without heddle", path.display()));
+    become_program(path, arguments)
 }
 
 /// What was seen while the program ran.

@@ -94,6 +94,16 @@ impl Program {
         Ok(program)
     }
 
+    /// What the kernel is told: the program and its words, or, for a text that names no
+    /// interpreter, the shell with it.
+    pub fn command(&self, words: &[OsString]) -> (PathBuf, Vec<OsString>) {
+        if !self.is_plain_text {
+            return (self.path.clone(), words.to_vec());
+        }
+        let shell = [OsString::from("/bin/sh"), self.path.clone().into()];
+        ("/bin/sh".into(), shell.into_iter().chain(words[1..].to_vec()).collect())
+    }
+
     /// What the thread table and the Stack Tuner cannot do for it, if anything. `loadable` says
     /// whether there is a library for programs of this kind.
     pub fn obstacle(&self, loadable: impl Fn(&Image) -> bool) -> Option<String> {

@@ -3,6 +3,7 @@
 //! Invariant: whoever waits for `heddle run` learns what waiting for the program would tell.
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 
 use crate::build::{c, cxx};
@@ -103,10 +104,60 @@ fn a_daemon_lives_on() {
         let _ = fs::remove_file(&file);
         let mut command = folder.under(flags, c("daemon"));
         command.arg(&file);
-        let ended = folder.run(command).good();
+        let ended = folder.run_daemon(command).good();
         assert_eq!(ended.output, "sum 2\n");
         eventually("the daemon's file", || fs::read_to_string(&file).is_ok_and(|t| t == "60\n"));
     }
+}
+
+/// What the program closes is closed: who waits for the end of its output does not wait for it.
+#[test]
+fn what_the_program_lets_go_nobody_holds() {
+    let folder = Folder::new("lets-go");
+    let (go, report) = (folder.path("go"), folder.path("report.json"));
+    let (mut output, output_end) = std::io::pipe().expect("a pipe");
+    let (mut other, other_end) = std::io::pipe().expect("a pipe");
+    let inner = folder.under(&[], c("lets_go"));
+    let mut command = folder.plain("sh");
+    command.args(["-c", "exec 7<&0 </dev/null; exec \"$@\"", "sh"]);
+    command.arg(inner.get_program()).args(inner.get_args()).arg(&go);
+    // Standard input is a way to hand a descriptor over; any number above 2 is as good as 7.
+    command.stdin(other_end).stdout(output_end).stderr(std::process::Stdio::null());
+    let mut child = command.spawn().expect("a shell");
+    drop(command);
+    let mut text = String::new();
+    let ends = std::thread::spawn(move || {
+        output.read_to_string(&mut text).expect("text");
+        other.read_to_end(&mut Vec::new()).expect("nothing");
+        text
+    });
+    eventually("the pipes' ends", || ends.is_finished());
+    let still_runs = child.try_wait().expect("a child of ours").is_none();
+    fs::write(&go, "").expect("a file");
+    let status = child.wait().expect("a child of ours");
+    assert!(still_runs && ends.join().expect("text") == "ready\n");
+    assert_eq!(status.code(), Some(21));
+    assert_eq!(crate::report::Report::read(&report).created(), 2);
+}
+
+/// The report is not lost where standard error is non-blocking and full.
+#[test]
+fn a_report_waits_for_its_reader() {
+    let folder = Folder::new("full-stderr");
+    let mut command = folder.plain(env!("CARGO_BIN_EXE_heddle"));
+    command.arg("run").arg(c("fills_stderr"));
+    let (mut reader, writer) = std::io::pipe().expect("a pipe");
+    command.stdout(std::process::Stdio::null()).stderr(writer);
+    let mut child = command.spawn().expect("heddle");
+    drop(command);
+    // Time to lose it.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let mut text = String::new();
+    reader.read_to_string(&mut text).expect("text");
+    assert_eq!(child.wait().expect("a child of ours").code(), Some(22));
+    let report = text.lines().filter(|line| !line.contains("own words")).collect::<Vec<_>>();
+    assert!(report.iter().any(|line| line.contains("fills_stderr: 2 threads")), "{report:?}");
+    assert!(report.len() > 3, "{report:?}");
 }
 
 #[test]

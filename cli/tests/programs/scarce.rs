@@ -159,6 +159,25 @@ fn limits_that_a_shell_sets() {
     }
 }
 
+/// And around heddle itself, down to limits that leave room for the program alone.
+#[test]
+fn limits_around_heddle() {
+    for limit in ["-n 4", "-n 8", "-f 0", "-f 8", "-v 60000", "-s 256"] {
+        let folder = Folder::new(&format!("around{}", limit.replace(' ', "")));
+        let script = format!("{{ (ulimit {limit}; exec \"$@\"); echo $?; }} | cat");
+        let run = |inner: Command| {
+            let mut command = folder.plain("sh");
+            command.args(["-c", &script, "sh"]).arg(inner.get_program()).args(inner.get_args());
+            folder.run(command).output
+        };
+        let plain = run(folder.plain(c("plain_threads")));
+        assert_eq!(plain, "sum 56\n12\n", "{limit}");
+        let mut under = folder.plain(env!("CARGO_BIN_EXE_heddle"));
+        under.args(["run", "--report", "none", "--"]).arg(c("plain_threads"));
+        assert_eq!(run(under), plain, "{limit}: {}", folder.text("err"));
+    }
+}
+
 #[test]
 fn many_processes_at_once() {
     let folder = Folder::new("many");

@@ -36,6 +36,10 @@ fn signals_are_passed_on() {
     said(&folder, "User defined signal 1");
     running.signal(Signal::HUP);
     said(&folder, "Hangup");
+    running.signal(Signal::ABORT);
+    said(&folder, "Aborted");
+    running.signal(Signal::URG);
+    said(&folder, "Urgent I/O condition");
     running.signal(Signal::TERM);
     let ended = running.end();
     assert_eq!(ended.status.code(), Some(43), "{}", ended.errors);

@@ -82,12 +82,20 @@ impl Folder {
         let file = |name| File::create(self.path(name)).expect("a file for output");
         command.stdout(file("out")).stderr(file("err")).process_group(0);
         let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        Running { child, folder: self.path.clone() }
+        Running { child, folder: self.path.clone(), leaves_others: false }
     }
 
     /// Runs to the end.
     pub fn run(&self, command: Command) -> Ended {
         self.start(command).end()
+    }
+
+    /// The same, and what the program left behind goes on: a daemon may not yet have got out of
+    /// our process group when whoever started it has ended.
+    pub fn run_daemon(&self, command: Command) -> Ended {
+        let mut running = self.start(command);
+        running.leaves_others = true;
+        running.end()
     }
 
     pub fn report(&self) -> Report {
@@ -108,6 +116,7 @@ impl Drop for Folder {
 pub struct Running {
     child: Child,
     folder: PathBuf,
+    leaves_others: bool,
 }
 
 impl Running {
@@ -156,7 +165,10 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         // The group is gone where everything ended; the child is waited for in either case.
-        let _ = rustix::process::kill_process_group(self.id(), Signal::KILL);
+        let has_ended = matches!(self.child.try_wait(), Ok(Some(_)));
+        if !(self.leaves_others && has_ended) {
+            let _ = rustix::process::kill_process_group(self.id(), Signal::KILL);
+        }
         let _ = self.child.wait();
     }
 }

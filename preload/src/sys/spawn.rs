@@ -2,17 +2,23 @@
 //!
 //! Invariants
 //! - The program gets what this process was given: the environment in its order, the signals that
-//!   were ignored, the descriptors that were closed. Rust's runtime changes the last two before
-//!   `main`; they are looked at before that.
+//!   were ignored or blocked, the descriptors that were closed. Rust's runtime changes some of it
+//!   before `main`: it is looked at before that.
+//! - What the program was given is its own from then on ([`let_go`]): whoever waits for the end of
+//!   a pipe, or for a lock, waits for the program alone.
 //! - The program is this process's child, in its process group.
 
 use std::ffi::{CStr, CString, OsStr, OsString, c_char};
+use std::fs;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 static PIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
+/// Bit N - 1: signal N.
+static WERE_BLOCKED: AtomicU64 = AtomicU64::new(0);
 static WAS_CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 
 /// Runs before Rust's runtime starts. ORDER: relaxed throughout; there is one thread as yet.
@@ -23,6 +29,11 @@ extern "C" fn look_at_start() {
         let known = libc::sigaction(libc::SIGPIPE, std::ptr::null(), &mut action) == 0;
         let ignored = known && action.sa_sigaction == libc::SIG_IGN;
         PIPE_WAS_IGNORED.store(ignored, Ordering::Relaxed);
+        let mut mask: libc::sigset_t = std::mem::zeroed();
+        libc::pthread_sigmask(libc::SIG_SETMASK, std::ptr::null(), &mut mask);
+        let blocked = (1..=64).filter(|signal| libc::sigismember(&mask, *signal) == 1);
+        let blocked = blocked.fold(0, |bits, signal| bits | 1u64 << (signal - 1));
+        WERE_BLOCKED.store(blocked, Ordering::Relaxed);
         for (fd, was_closed) in (0..).zip(&WAS_CLOSED) {
             was_closed.store(libc::fcntl(fd, libc::F_GETFD) == -1, Ordering::Relaxed);
         }
@@ -42,13 +53,8 @@ static LOOK_AT_START: extern "C" fn() = look_at_start;
 /// What exec said, or what stood in its way; then there is no process.
 pub fn spawn(program: &Path, arguments: &[OsString], set: &[(&str, OsString)]) -> io::Result<i32> {
     let program = c_string(program.as_os_str())?;
-    let arguments: Vec<CString> =
-        arguments.iter().map(|it| c_string(it)).collect::<io::Result<_>>()?;
+    let arguments = c_strings(arguments)?;
     let environment = changed(environment(), set)?;
-    let pointers = |list: &[CString]| -> Vec<*mut c_char> {
-        let pointers = list.iter().map(|text| text.as_ptr().cast_mut());
-        pointers.chain([std::ptr::null_mut()]).collect()
-    };
     let (argv, envp) = (pointers(&arguments), pointers(&environment));
     let (attributes, actions) = (Attributes::new()?, Actions::new()?);
     let mut pid = 0;
@@ -65,6 +71,72 @@ pub fn spawn(program: &Path, arguments: &[OsString], set: &[(&str, OsString)]) -
     };
     check(errno)?;
     Ok(pid)
+}
+
+/// Becomes the program, with this process's own environment, where there is no room for a second
+/// process beside it. Returns only if that fails, with the reason.
+pub fn become_program(program: &Path, arguments: &[OsString]) -> io::Error {
+    let (program, arguments) = match (c_string(program.as_os_str()), c_strings(arguments)) {
+        (Ok(program), Ok(arguments)) => (program, arguments),
+        (Err(error), _) | (_, Err(error)) => return error,
+    };
+    let environment = environment();
+    let (argv, envp) = (pointers(&arguments), pointers(&environment));
+    // SAFETY: the default action takes no code of ours; the descriptors were opened by Rust's
+    // runtime where there were none, for standard streams that are not used any more; both arrays
+    // end with a null and hold pointers to live texts.
+    unsafe {
+        if !PIPE_WAS_IGNORED.load(Ordering::Relaxed) {
+            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        }
+        for (fd, was_closed) in (0..).zip(&WAS_CLOSED) {
+            if was_closed.load(Ordering::Relaxed) {
+                libc::close(fd);
+            }
+        }
+        libc::execve(program.as_ptr(), argv.as_ptr().cast(), envp.as_ptr().cast());
+    }
+    io::Error::last_os_error()
+}
+
+/// Lets every signal come to this process, whatever whoever started it had blocked: the program
+/// gets that block, and what is passed on to it waits there.
+pub fn unblock_signals() {
+    // SAFETY: the set is initialised by the call before it is used.
+    unsafe {
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+    }
+}
+
+/// Gives up all descriptors that the program has got, but for standard error: standard input and
+/// output lead nowhere from now on, and the others are closed.
+///
+/// # Errors
+/// If /dev/null cannot be opened; then standard input and output stay.
+pub fn let_go() -> io::Result<()> {
+    let null = fs::File::options().read(true).write(true).open("/dev/null")?;
+    let listed = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let listed: Vec<i32> =
+        listed.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    for fd in listed.into_iter().filter(|fd| *fd > libc::STDERR_FILENO) {
+        // SAFETY: this process opens all of its own with the flag: one without it was there
+        // before `main`, and nothing here uses or owns it.
+        unsafe {
+            let flags = libc::fcntl(fd, libc::F_GETFD);
+            if flags != -1 && flags & libc::FD_CLOEXEC == 0 {
+                libc::close(fd);
+            }
+        }
+    }
+    for standard in [libc::STDIN_FILENO, libc::STDOUT_FILENO] {
+        // SAFETY: replaces a standard descriptor, which stays open all the time.
+        if unsafe { libc::dup2(null.as_raw_fd(), standard) } == -1 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
 }
 
 /// Sends any signal, those of real time included, to one process.
@@ -106,6 +178,16 @@ fn c_string(text: &OsStr) -> io::Result<CString> {
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a text holds a NUL byte"))
 }
 
+fn c_strings(texts: &[OsString]) -> io::Result<Vec<CString>> {
+    texts.iter().map(|it| c_string(it)).collect()
+}
+
+/// An array as exec wants it, into `list`.
+fn pointers(list: &[CString]) -> Vec<*mut c_char> {
+    let pointers = list.iter().map(|text| text.as_ptr().cast_mut());
+    pointers.chain([std::ptr::null_mut()]).collect()
+}
+
 /// The entries of the environment, also those that are no `NAME=VALUE`.
 fn environment() -> Vec<CString> {
     // SAFETY: the C library declares it so.
@@ -145,18 +227,25 @@ struct Attributes(libc::posix_spawnattr_t);
 
 impl Attributes {
     fn new() -> io::Result<Attributes> {
+        let blocked = WERE_BLOCKED.load(Ordering::Relaxed);
+        let default = !PIPE_WAS_IGNORED.load(Ordering::Relaxed);
+        let flags =
+            libc::POSIX_SPAWN_SETSIGMASK | if default { libc::POSIX_SPAWN_SETSIGDEF } else { 0 };
         // SAFETY: the objects are initialised by the calls before they are used.
         unsafe {
             let mut attributes = Attributes(std::mem::zeroed());
             check(libc::posix_spawnattr_init(&mut attributes.0))?;
-            if !PIPE_WAS_IGNORED.load(Ordering::Relaxed) {
-                let mut signals: libc::sigset_t = std::mem::zeroed();
-                libc::sigemptyset(&mut signals);
-                libc::sigaddset(&mut signals, libc::SIGPIPE);
-                check(libc::posix_spawnattr_setsigdefault(&mut attributes.0, &signals))?;
-                let flags = libc::POSIX_SPAWN_SETSIGDEF as libc::c_short;
-                check(libc::posix_spawnattr_setflags(&mut attributes.0, flags))?;
+            let mut signals: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&mut signals);
+            libc::sigaddset(&mut signals, libc::SIGPIPE);
+            check(libc::posix_spawnattr_setsigdefault(&mut attributes.0, &signals))?;
+            libc::sigemptyset(&mut signals);
+            // Those that the C library keeps for itself it refuses, and nobody misses them.
+            for signal in (1..=64).filter(|signal| blocked >> (signal - 1) & 1 == 1) {
+                libc::sigaddset(&mut signals, signal);
             }
+            check(libc::posix_spawnattr_setsigmask(&mut attributes.0, &signals))?;
+            check(libc::posix_spawnattr_setflags(&mut attributes.0, flags as libc::c_short))?;
             Ok(attributes)
         }
     }

@@ -11,6 +11,8 @@ int main(void)
 	sigaddset(&all, SIGHUP);
 	sigaddset(&all, SIGUSR1);
 	sigaddset(&all, SIGWINCH);
+	sigaddset(&all, SIGABRT);
+	sigaddset(&all, SIGURG);
 	sigaddset(&all, SIGTERM);
 	GOOD(pthread_sigmask(SIG_BLOCK, &all, NULL));
 	threads(2);
