@@ -34,6 +34,8 @@ const FLAGS: &[&str] = &[
     "-Wl,-z,relro",
     "-Wl,-z,now",
     "-Wl,--build-id",
+    // The borders of the section that c/real.c walks.
+    "-Wl,-z,start-stop-visibility=hidden",
 ];
 
 /// For 32 bits. The stack pointer stands still at calls only if arguments are not pushed; and

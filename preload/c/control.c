@@ -38,9 +38,26 @@ static uint32_t forbidden;
 
 pthread_key_t end_key(void) { return key; }
 
+/* Bits of `forbidden`. */
+#define FILTERED 1u
+#define DOUBTED 2u
+#define UNMEASURED 4u
+
 bool calls_allowed(void) { return !load(&forbidden); }
 
-void calls_forbid(void) { store(&forbidden, 1); }
+bool calls_filtered(void) { return load(&forbidden) & (FILTERED | DOUBTED); }
+
+void calls_forbid(void) { __atomic_fetch_or(&forbidden, FILTERED, __ATOMIC_RELAXED); }
+
+void measuring_forbid(void) { __atomic_fetch_or(&forbidden, UNMEASURED, __ATOMIC_RELAXED); }
+
+void calls_doubt(bool is_doubted)
+{
+	if (is_doubted)
+		__atomic_fetch_or(&forbidden, DOUBTED, __ATOMIC_RELAXED);
+	else
+		__atomic_fetch_and(&forbidden, ~DOUBTED, __ATOMIC_RELAXED);
+}
 
 uint64_t now_ns(void)
 {
@@ -101,6 +118,23 @@ static bool make_control(void)
 	return true;
 }
 
+/* What makes calls of all sorts, where they are no danger. */
+static void begin_parts(bool is_in_run)
+{
+	const bool was_doubted = calls_filtered();
+
+	guarded_decide(is_in_run);
+	if (calls_filtered())
+		return;
+	if (was_doubted)
+		say_begin();
+	modules_begin();
+	sites_begin();
+	faults_begin();
+	if (!make_control())
+		say("no memory: threads are left alone", NULL);
+}
+
 void library_begin(void)
 {
 	uint32_t state = BEGUN_NOT;
@@ -116,12 +150,11 @@ void library_begin(void)
 			sched_yield();
 		return;
 	}
+	reals_begin();
 	guarded_begin();
-	modules_begin();
-	say_begin();
-	environment_begin();
-	if (!make_control())
-		say("no memory: threads are left alone", NULL);
+	if (!calls_filtered())
+		say_begin();
+	begin_parts(environment_begin());
 	store_release(&library_begun, BEGUN_READY);
 	errno = error;
 }
@@ -218,7 +251,8 @@ bool process_begin(void)
 
 	library_begin();
 	here = load_acquire(&control);
-	if (!here)
+	/* A child forked under a filter has no table, and cannot make one. */
+	if (!here || (load(&here->begun) == BEGUN_NOT && calls_filtered()))
 		return false;
 	if (!__atomic_compare_exchange_n(&here->begun, &state, BEGUN_NOW, false, __ATOMIC_ACQUIRE,
 					 __ATOMIC_ACQUIRE)) {

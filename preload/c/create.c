@@ -29,7 +29,10 @@ struct creation {
 	bool copied;
 };
 
-static size_t default_size(void)
+/* 0: to be asked for. The same until the program changes it. */
+static size_t default_bytes;
+
+static COLD size_t learn_default_size(void)
 {
 	pthread_attr_t attributes;
 	size_t size = 0;
@@ -37,7 +40,23 @@ static size_t default_size(void)
 	pthread_attr_init(&attributes);
 	pthread_attr_getstacksize(&attributes, &size);
 	pthread_attr_destroy(&attributes);
+	store(&default_bytes, size);
 	return size;
+}
+
+static size_t default_size(void)
+{
+	const size_t known = load(&default_bytes);
+
+	return known ? known : learn_default_size();
+}
+
+EXPORT int pthread_setattr_default_np(const pthread_attr_t *attributes)
+{
+	const int result = REAL(pthread_setattr_default_np)(attributes);
+
+	store(&default_bytes, 0);
+	return result;
 }
 
 static void read_attributes(struct creation *it, const pthread_attr_t *attributes)

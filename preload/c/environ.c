@@ -11,7 +11,8 @@
  *   - The array that the program gave is never written to.
  *   - Without HEDDLE_PLAN somebody else loaded us: then nothing is hidden and nothing put back.
  *   - A child that could not read the library, as after setuid() or chroot(), is not told of it:
- *     its loader would complain on the program's standard error.
+ *     its loader would complain on the program's standard error. Nor is one under a filter on
+ *     system calls, where asking may be forbidden.
  */
 #define _GNU_SOURCE
 #include "environ.h"
@@ -109,7 +110,7 @@ static void hide(void)
 	hidden = true;
 }
 
-void environment_begin(void)
+bool environment_begin(void)
 {
 	const char *path = NULL, *preload = NULL;
 	Dl_info info;
@@ -125,14 +126,15 @@ void environment_begin(void)
 	/* Its memory checker would call every look below the stack pointer an error. */
 	if (preload && strstr(preload, "vgpreload")) {
 		say("under valgrind stacks are not measured", NULL);
-		calls_forbid();
+		measuring_forbid();
 	}
 	if (!path || !path[0])
-		return;
+		return false;
 	if (dladdr(preload_name, &info))
 		own_path = info.dli_fname;
 	if (preload && split(preload))
 		hide();
+	return true;
 }
 
 static bool may_read(const char *path)
@@ -143,7 +145,8 @@ static bool may_read(const char *path)
 bool environment_follows(void)
 {
 	int error = errno;
-	bool follows = hidden && may_read(own_path) && may_read(plan_entry + strlen(plan_name));
+	bool follows = hidden && !calls_filtered() && may_read(own_path) &&
+		       may_read(plan_entry + strlen(plan_name));
 
 	errno = error;
 	return follows;

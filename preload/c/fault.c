@@ -60,9 +60,12 @@ bool fault_concerns(const struct thread *thread)
 		thread->stack_given >= TRIPWIRE_STACK_MIN);
 }
 
+/* What the kernel's frame takes on this processor. */
+static size_t frame_bytes;
+
 size_t signal_stack_bytes(void)
 {
-	const size_t frame = max_u64(getauxval(AT_MINSIGSTKSZ), 2048);
+	const size_t frame = frame_bytes;
 	size_t room = SIGNAL_STACK_ROOM;
 
 	if (signals_others_on_stack())
@@ -247,19 +250,25 @@ static void handle(int number, siginfo_t *info, void *context)
 	errno = error;
 }
 
+/* Neither handlers nor threads may search or load anything, see real.c. */
+void faults_begin(void)
+{
+	void *frame;
+
+	frame_bytes = max_u64(getauxval(AT_MINSIGSTKSZ), 2048);
+	if (!fault_wants_tripwire())
+		return;
+	backtrace_function = (__typeof__(backtrace_function))dlsym(RTLD_DEFAULT, "backtrace");
+	backtrace_write = (__typeof__(backtrace_write))dlsym(RTLD_DEFAULT, "backtrace_symbols_fd");
+	/* Its first call loads the unwinder. */
+	if (backtrace_function && backtrace_write)
+		(void)backtrace_function(&frame, 1);
+	else
+		(void)dlerror(); /* not for the program to read */
+}
+
 void fault_arm(void)
 {
-	if (fault_wants_tripwire() && !load(&backtrace_function)) {
-		void *frame;
-
-		backtrace_write = (__typeof__(backtrace_write))dlsym(RTLD_DEFAULT,
-								     "backtrace_symbols_fd");
-		store(&backtrace_function,
-		      (__typeof__(backtrace_function))dlsym(RTLD_DEFAULT, "backtrace"));
-		/* Its first call loads the unwinder, which a handler may not do. */
-		if (backtrace_function)
-			(void)backtrace_function(&frame, 1);
-	}
 	signals_take(SIGSEGV, handle);
 	signals_take(SIGBUS, handle);
 }

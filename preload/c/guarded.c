@@ -6,27 +6,91 @@
  * make itself (PAGEMAP_SCAN, process_vm_readv): the filter might kill it for them. Stacks are
  * then no longer measured, and the table says so by not being marked as ended.
  *
- * Invariant: the real call is made with the same arguments, and nothing after it changes errno.
+ * A filter may also have come before the program: a sandbox sets it up and then starts what it
+ * guards. Then nothing is done here at all, unless `heddle run` is under as many filters itself,
+ * as in a container, and so knows that they do not mind.
+ *
+ * Invariants
+ *   - The real call is made with the same arguments, and nothing after it changes errno.
+ *   - Until it is known whose a filter is, only calls are made that the loader just made.
  */
 #define _GNU_SOURCE
 #include "preload.h"
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/seccomp.h>
 #include <stdarg.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <unistd.h>
+
+/* ---- filters that were there before */
+
+/* Of /proc/self/status, whose line is near its end. */
+#define STATUS_BYTES 4096
+
+static uint32_t filters;
+
+static size_t read_status(char *out, size_t room)
+{
+	int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+	ssize_t got = 1;
+	size_t used = 0;
+
+	while (file >= 0 && got > 0 && used < room) {
+		got = read(file, out + used, room - used);
+		used += got > 0 ? (size_t)got : 0;
+	}
+	if (file >= 0)
+		close(file);
+	return used;
+}
+
+static uint32_t count_filters(void)
+{
+	static const char line[] = "\nSeccomp_filters:\t";
+	char text[STATUS_BYTES + 1];
+	uint32_t count = 0;
+	const char *at;
+
+	text[read_status(text, STATUS_BYTES)] = 0;
+	at = strstr(text, line);
+	for (at = at ? at + strlen(line) : ""; *at >= '0' && *at <= '9'; at++)
+		count = count * 10 + (uint32_t)(*at - '0');
+	return count;
+}
+
+void guarded_begin(void)
+{
+	filters = count_filters();
+	if (filters)
+		calls_doubt(true);
+}
+
+/* The plan is there, if there is one. Without a run nobody knows more than we do. */
+void guarded_decide(bool is_in_run)
+{
+	const struct heddle_plan *it = load_acquire(&plan);
+
+	if (filters && (!is_in_run || (it && it->filters >= filters)))
+		calls_doubt(false);
+}
+
+/* ---- filters that the program sets */
 
 static COLD void note_filter(void)
 {
 	/* The table while it can still be made; in a run, where somebody wants it. */
-	if (calls_allowed() && plan)
+	if (!calls_filtered() && plan)
 		(void)process_begin();
 	if (calls_allowed() && process_has_table())
 		say("the program filters its system calls: stacks are not measured any more", NULL);
 	calls_forbid();
 }
+
+/* ---- names */
 
 static void note_name(const char *name)
 {
@@ -63,29 +127,27 @@ EXPORT int prctl(int option, ...)
  * kernel works, whatever the call does to it. */
 typedef long (*syscall_function)(long, long, long, long, long, long, long);
 
-static void *real_syscall;
+static syscall_function real_syscall;
+
+EXPORT long syscall_seen(long number, long a, long b, long c, long d, long e, long f)
+	__asm__("syscall");
 
 static COLD syscall_function look_at_syscall(long number, long operation)
 {
 	if (number == SYS_seccomp && operation != SECCOMP_GET_ACTION_AVAIL)
 		note_filter();
-	return (syscall_function)real_function(&real_syscall, "syscall");
+	store(&real_syscall, (syscall_function)REAL(syscall));
+	return real_syscall;
 }
-
-EXPORT long syscall_seen(long number, long a, long b, long c, long d, long e, long f)
-	__asm__("syscall");
 
 long syscall_seen(long number, long a, long b, long c, long d, long e, long f)
 {
-	syscall_function real = (syscall_function)load(&real_syscall);
+	syscall_function real = load(&real_syscall);
 
 	if (__builtin_expect(number == SYS_seccomp || !real, 0))
 		real = look_at_syscall(number, a);
 	return real(number, a, b, c, d, e, f);
 }
-
-/* Before a program can be where dlsym() may not be called. */
-void guarded_begin(void) { (void)look_at_syscall(0, 0); }
 
 EXPORT int dlclose(void *library)
 {

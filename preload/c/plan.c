@@ -87,46 +87,51 @@ static bool read_all(int file, char *out, size_t bytes)
 	return true;
 }
 
-/* A mapping would break under us if somebody cut the file: a copy cannot. */
-static const char *plan_copy(const char *path, size_t *bytes)
-{
-	int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	off_t end;
-	void *copy;
+enum copied { COPIED, COPIED_NOTHING, COPIED_NONSENSE };
 
-	if (file < 0)
-		return NULL;
-	end = lseek(file, 0, SEEK_END);
-	if (end < (off_t)sizeof(struct heddle_plan) || end > (off_t)HEDDLE_PLAN_BYTES_MAX ||
-	    lseek(file, 0, SEEK_SET) != 0) {
-		close(file);
-		return NULL;
-	}
-	*bytes = (size_t)end;
-	copy = mmap(NULL, *bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (copy != MAP_FAILED && !read_all(file, copy, *bytes)) {
-		munmap(copy, *bytes);
-		copy = MAP_FAILED;
-	}
-	close(file);
-	return copy == MAP_FAILED ? NULL : copy;
+static bool header_fits(const struct heddle_plan *header)
+{
+	return header->magic == HEDDLE_PLAN_MAGIC && header->bytes >= sizeof(*header) &&
+	       header->bytes <= HEDDLE_PLAN_BYTES_MAX;
 }
 
+static enum copied copy_all(int file, char **copy, size_t *bytes)
+{
+	struct heddle_plan header;
+
+	if (!read_all(file, (char *)&header, sizeof(header)) || !header_fits(&header))
+		return COPIED_NONSENSE;
+	*bytes = header.bytes;
+	*copy = mmap(NULL, *bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (*copy == MAP_FAILED)
+		return COPIED_NOTHING;
+	memcpy(*copy, &header, sizeof(header));
+	if (read_all(file, *copy + sizeof(header), *bytes - sizeof(header)) &&
+	    plan_fits((const void *)*copy, *bytes))
+		return COPIED;
+	munmap(*copy, *bytes);
+	return COPIED_NONSENSE;
+}
+
+/* A mapping would break under us if somebody cut the file: a copy cannot. Only calls that the
+ * loader makes as well: where a filter is in place nothing else is sure to be allowed. */
 void plan_read(const char *path)
 {
+	int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	enum copied copied = COPIED_NOTHING;
+	char *copy = NULL;
 	size_t bytes = 0;
-	const char *copy = plan_copy(path, &bytes);
 
-	if (!copy) {
+	if (file >= 0) {
+		copied = copy_all(file, &copy, &bytes);
+		close(file);
+	}
+	if (copied == COPIED_NOTHING)
 		say("the plan ", path, " cannot be read: threads are only observed", NULL);
-		return;
-	}
-	if (!plan_fits((const void *)copy, bytes)) {
+	else if (copied == COPIED_NONSENSE)
 		say("the plan ", path, " makes no sense: threads are only observed", NULL);
-		munmap((void *)copy, bytes);
-		return;
-	}
-	store_release(&plan, (const void *)copy);
+	else
+		store_release(&plan, (const void *)copy);
 }
 
 const struct heddle_rule *plan_rules(void)

@@ -184,7 +184,12 @@ void library_begin(void);
 /* Whether system calls may be made that a program itself would hardly make: not once it has
  * asked for a seccomp filter, which might kill it for them. */
 bool calls_allowed(void);
+/* The same, where it is the calls themselves and not what they look at. */
+bool calls_filtered(void);
 void calls_forbid(void);
+void measuring_forbid(void);
+/* As long as it is not known whether they may be made. */
+void calls_doubt(bool is_doubted);
 /* CPU time of a thread, 0 unknown. */
 uint64_t cpu_ns_of(int32_t tid);
 pthread_key_t end_key(void);
@@ -280,6 +285,7 @@ void starters_forget_addresses(void);
 
 /* ---- site.c */
 
+void sites_begin(void);
 bool site_is_a_librarys(const char *path);
 /* The place in the program from which a library's place was reached. */
 uintptr_t site_of_program(uintptr_t site);
@@ -401,6 +407,7 @@ int attr_make_ordinary(pthread_attr_t *attributes);
 
 /* ---- fault.c */
 
+void faults_begin(void);
 /* Before a tuned thread, or one with a tripwire, is created. */
 void fault_arm(void);
 bool fault_wants_tripwire(void);
@@ -414,10 +421,12 @@ void fault_thread_ends(struct thread *thread);
 /* ---- guarded.c */
 
 void guarded_begin(void);
+void guarded_decide(bool is_in_run);
 
 /* ---- environ.c */
 
-void environment_begin(void);
+/* Whether a run started this program. */
+bool environment_begin(void);
 
 /* ---- say.c */
 
@@ -432,11 +441,18 @@ size_t text_hex(char *out, size_t room, uint64_t value);
 
 /* ---- real.c: the functions that ours stand in front of */
 
-void *real_function(void **cache, const char *name);
+struct real {
+	void *found;
+	const char *name;
+} __attribute__((aligned(16)));
+
+/* Looks all of them up. */
+void reals_begin(void);
+void *real_function(struct real *real);
 #define REAL(name)                                                                                 \
 	({                                                                                         \
-		static void *cache_;                                                               \
-		(__typeof__(&name))real_function(&cache_, #name);                                  \
+		static struct real real_ __attribute__((section("reals"), used)) = {NULL, #name};  \
+		(__typeof__(&name))real_function(&real_);                                          \
 	})
 
 #endif

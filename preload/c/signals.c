@@ -25,13 +25,7 @@ static uint32_t others_on_stack;
 
 bool signals_others_on_stack(void) { return load(&others_on_stack); }
 
-/* Found before the first fault: a handler may not search for it. */
-static __typeof__(&sigaction) real_sigaction(void)
-{
-	static void *real;
-
-	return (__typeof__(&sigaction))real_function(&real, "sigaction");
-}
+static __typeof__(&sigaction) real_sigaction(void) { return REAL(sigaction); }
 
 static int index_of(int number) { return number == SIGSEGV ? 0 : number == SIGBUS ? 1 : -1; }
 

@@ -3,11 +3,13 @@
  * Where a kind of thread was created: the program's own line, not the C++ library's.
  *
  * std::thread and GLib call pthread_create() in their own code, which says nothing. Their caller
- * is found by the unwinder that such programs have loaded; once per kind, and never loaded for
- * this purpose.
+ * is found by the unwinder that such programs have loaded when they begin; once per kind, and
+ * never loaded for this purpose.
  *
- * Invariant: without an unwinder, or where it does not leave the library, the call's own place is
- * the answer.
+ * Invariants
+ *   - Without an unwinder, or where it does not leave the library, the call's own place is the
+ *     answer.
+ *   - No search by dlsym() when threads are created: see real.c.
  */
 #define _GNU_SOURCE
 #include "preload.h"
@@ -21,8 +23,10 @@
 typedef _Unwind_Reason_Code (*unwinder)(_Unwind_Trace_Fn, void *);
 typedef _Unwind_Ptr (*get_address)(struct _Unwind_Context *);
 
+static unwinder unwind;
+static get_address address_of;
+
 struct walk {
-	get_address address_of;
 	uintptr_t inner; /* the call of pthread_create */
 	uintptr_t found;
 	int frames;
@@ -41,7 +45,7 @@ bool site_is_a_librarys(const char *path)
 static _Unwind_Reason_Code look(struct _Unwind_Context *context, void *data)
 {
 	struct walk *walk = data;
-	const uintptr_t address = walk->address_of(context);
+	const uintptr_t address = address_of(context);
 	struct place_name name;
 
 	if (++walk->frames > FRAMES_MAX || !address)
@@ -53,15 +57,19 @@ static _Unwind_Reason_Code look(struct _Unwind_Context *context, void *data)
 	return _URC_END_OF_STACK;
 }
 
+void sites_begin(void)
+{
+	unwind = (unwinder)dlsym(RTLD_DEFAULT, "_Unwind_Backtrace");
+	address_of = (get_address)dlsym(RTLD_DEFAULT, "_Unwind_GetIP");
+	if (!unwind || !address_of)
+		(void)dlerror(); /* not for the program to read */
+}
+
 uintptr_t site_of_program(uintptr_t site)
 {
-	const unwinder unwind = (unwinder)dlsym(RTLD_DEFAULT, "_Unwind_Backtrace");
 	struct walk walk = {.inner = site, .found = site};
 
-	walk.address_of = (get_address)dlsym(RTLD_DEFAULT, "_Unwind_GetIP");
-	if (unwind && walk.address_of)
+	if (unwind && address_of)
 		(void)unwind(look, &walk);
-	else
-		(void)dlerror(); /* not for the program to read */
 	return walk.found;
 }

@@ -279,6 +279,7 @@ fn any_plan() -> impl Strategy<Value = Plan> {
             tripwire: flags[0],
             mediated: flags[1],
             quiet: flags[2],
+            filters: 3,
             preload: preload.map(OsString::from_vec),
             rules: rule.into_iter().collect(),
             names,

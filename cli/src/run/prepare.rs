@@ -126,6 +126,7 @@ fn make_plan(
     plan.zones = policy.zones;
     plan.tripwire = args.tripwire;
     plan.mediated = true;
+    plan.filters = process::own_filters();
     plan.preload = std::env::var_os("LD_PRELOAD");
     plan.names = name_rules(policy);
     let mut rules = Rules::new();

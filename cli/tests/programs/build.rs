@@ -61,6 +61,13 @@ pub fn c(name: &str) -> PathBuf {
     Recipe { source: &source, name, compiler: "cc", flags: &C }.make().expect("it compiles")
 }
 
+/// The same, statically linked; or why not.
+pub fn fixed(name: &str) -> Result<PathBuf, String> {
+    let (source, name) = (format!("c/{name}.c"), format!("{name}-static"));
+    let flags = [&C[..], &["-static"]].concat();
+    Recipe { source: &source, name: &name, compiler: "cc", flags: &flags }.make()
+}
+
 pub fn cxx(name: &str) -> Result<PathBuf, String> {
     let source = format!("c/{name}.cpp");
     let flags = ["-std=gnu++17", "-O1", "-g", "-Wall", "-Wextra", "-Werror"];

@@ -8,7 +8,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::build::{c, library};
+use crate::build::{c, fixed, library};
 use crate::support::{Folder, find, is_root, skip};
 
 const NOBODY: u32 = 65534;
@@ -42,6 +42,31 @@ fn ignored_signals_and_closed_descriptors_are_inherited() {
         assert!(plain.status.success(), "{plain:?}");
         run(folder.under(&[], c("inherited"))).same_as(&plain);
     }
+}
+
+/// Some parents forget to unblock what they blocked for themselves.
+#[test]
+fn blocked_signals_are_inherited_and_hold_nobody_up() {
+    let folder = Folder::new("blocked");
+    let run = |command: Command| {
+        let mut blocking = folder.plain(c("block_exec"));
+        blocking.arg(find_in(&command)).args(command.get_args());
+        folder.run(blocking)
+    };
+    let plain = run(folder.plain(c("inherited")));
+    assert!(plain.output.contains("signal 17: blocked 1"), "{}", plain.output);
+    run(folder.under(&[], c("inherited"))).same_as(&plain);
+    // Nothing but its end tells that this one ends: it has no table to look at.
+    match fixed("plain_threads") {
+        Err(reason) => skip!("{reason}"),
+        Ok(program) => run(folder.under(&[], &program)).same_as(&run(folder.plain(&program))),
+    }
+}
+
+/// A command's program, for who does not search.
+fn find_in(command: &Command) -> PathBuf {
+    let program = command.get_program();
+    program.to_str().and_then(find).unwrap_or_else(|| program.into())
 }
 
 #[test]
@@ -121,6 +146,52 @@ fn a_filter_in_a_process_further_down() {
             skip!("the program itself cannot confine itself here: {}", plain.errors);
         }
         run(folder.under(&[], "sh")).same_as(&plain);
+    }
+}
+
+/// A sandbox sets a filter up and starts what it guards: the library finds itself confined.
+#[test]
+fn a_filter_that_was_there_before() {
+    let folder = Folder::new("seccomp-exec");
+    let sandbox = match fixed("seccomp") {
+        Ok(program) => program,
+        Err(reason) => skip!("{reason}"),
+    };
+    let script = "\"$@\"; echo ended with $?";
+    let run = |mut command: Command| {
+        command.args(["-c", script, "sh"]).arg(&sandbox).arg("exec").arg(c("plain_threads"));
+        folder.run(command)
+    };
+    let plain = run(folder.plain("sh"));
+    if !plain.output.contains("ended with 12") {
+        skip!("the program itself cannot confine itself here: {plain:?}");
+    }
+    run(folder.under(&[], "sh")).same_as(&plain);
+    run(folder.under(&["--stacks", "auto"], "sh")).same_as(&plain);
+}
+
+#[test]
+fn another_root_folder() {
+    if !is_root() {
+        skip!("not root: cannot change the root folder");
+    }
+    let folder = Folder::new("chroot");
+    let inside = match fixed("seccomp") {
+        Ok(program) => program,
+        Err(reason) => skip!("{reason}"),
+    };
+    let root = folder.path("root");
+    fs::create_dir(&root).expect("a folder");
+    fs::copy(inside, root.join("inside")).expect("a copy");
+    let run = |mut command: Command| {
+        command.arg(&root);
+        folder.run(command)
+    };
+    let plain = run(folder.plain(c("chroot")));
+    assert!(plain.status.success(), "{plain:?}");
+    for flags in [&[][..], &["--stacks", "auto"]] {
+        run(folder.under(flags, c("chroot"))).same_as(&plain);
+        assert!(folder.report().created() >= 7, "{}", folder.report().0);
     }
 }
 

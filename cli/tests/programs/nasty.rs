@@ -87,6 +87,17 @@ fn a_loaded_library_starts_threads() {
     assert!(report.kinds().iter().any(|kind| kind.text("module").contains("plugin")));
 }
 
+/// While the loader runs a constructor it holds its lock: nothing that a thread calls may need it.
+#[test]
+fn a_library_waits_for_its_threads_while_it_is_loaded() {
+    let folder = Folder::new("waits-at-load");
+    let plugin = library("waits_at_load");
+    let report = same(&folder, &c("dlopen"), &[plugin.as_os_str()]);
+    report.check();
+    // Per load 4 at load and 5 called; four loads, one of them in a thread.
+    assert_eq!(report.created(), 37, "{}", report.0);
+}
+
 #[test]
 fn libraries_that_follow_each_other() {
     let folder = Folder::new("reload");
@@ -174,7 +185,10 @@ fn explicit_sizes_stay() {
 
 #[test]
 fn a_default_of_the_programs_own() {
-    same_c("default_size", &[], 1);
+    let report = same_c("default_size", &[], 2);
+    let told = report.told("size");
+    // What the last one asked for, which is no size of its own.
+    assert_eq!((told[0].number("stack_asked_bytes"), told[0].is("explicit")), (1 << 20, false));
 }
 
 #[test]

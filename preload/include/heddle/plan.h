@@ -50,7 +50,7 @@ struct heddle_plan {
 	__u32 texts_offset; /* to the end of the file; the first text is empty */
 	__u32 preload; /* offset in the texts: LD_PRELOAD as it was before, for the program to see */
 	__u32 flags_program; /* HEDDLE_PROGRAM_* */
-	__u32 reserved;
+	__u32 filters; /* on system calls, that `heddle run` itself is under */
 };
 
 /* heddle_plan.flags_program */

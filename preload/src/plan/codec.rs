@@ -137,6 +137,7 @@ fn put_header(out: &mut Bytes, plan: &Plan) {
     let bytes = [plan.stacks as u8, plan.zones.low, plan.zones.high];
     out.put(offset_of!(RawPlan, stacks), &bytes);
     out.put_u32(offset_of!(RawPlan, flags_program), program);
+    out.put_u32(offset_of!(RawPlan, filters), plan.filters);
 }
 
 fn put_rule(out: &mut Bytes, at: usize, rule: &Rule, texts: &mut Texts) -> Result<(), Error> {
@@ -297,6 +298,7 @@ fn read_header(view: &View, rules: Vec<Rule>, names: Vec<NameRule>) -> Result<Pl
         tripwire: flags & FLAG_TRIPWIRE != 0,
         mediated: flags & FLAG_MEDIATED != 0,
         quiet: flags & FLAG_QUIET != 0,
+        filters: view.u32(offset_of!(RawPlan, filters)),
         preload: (program & PROGRAM_HAD_PRELOAD != 0)
             .then(|| OsString::from_vec(preload.to_owned())),
         rules,

@@ -49,7 +49,7 @@ pub struct RawPlan {
     pub texts_offset: u32,
     pub preload: u32,
     pub flags_program: u32,
-    pub reserved: u32,
+    pub filters: u32,
 }
 
 /// `struct heddle_where`: a place in a module.
@@ -126,7 +126,7 @@ pub const STRUCTURES: &[(&str, usize, &[FieldPlace])] = &[
             "stacks" stacks, "low" low, "high" high, "unused" unused, "rules" rules,
             "rules_offset" rules_offset, "names" names, "names_offset" names_offset,
             "texts_offset" texts_offset, "preload" preload, "flags_program" flags_program,
-            "reserved" reserved,
+            "filters" filters,
         },
     ),
     (

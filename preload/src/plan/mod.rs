@@ -126,6 +126,8 @@ pub struct Plan {
     pub mediated: bool,
     /// No messages on standard error.
     pub quiet: bool,
+    /// Filters on system calls that `heddle run` is under itself, and so all that it starts.
+    pub filters: u32,
     /// LD_PRELOAD as it was before, for the program to see; `None` if it was not set.
     pub preload: Option<OsString>,
     /// By what starts threads; [`Rules::finish`] makes them.
@@ -145,6 +147,7 @@ impl Plan {
             tripwire: false,
             mediated: false,
             quiet: false,
+            filters: 0,
             preload: None,
             rules: Vec::new(),
             names: Vec::new(),

@@ -18,6 +18,7 @@ int main(void)
 	pthread_attr_t attr;
 	size_t bytes = 0;
 
+	say_number("before", (uintptr_t)join(start(size, NULL)) > 0);
 	GOOD(pthread_attr_init(&attr));
 	GOOD(pthread_attr_setstacksize(&attr, 1 << 20));
 	GOOD(pthread_setattr_default_np(&attr));

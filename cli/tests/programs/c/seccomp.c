@@ -1,6 +1,8 @@
-/* Allows itself only what plain threads need; any other system call kills the process.
+/* Allows itself only what plain threads and the loader need; any other system call kills the
+ * process.
  *
- * usage: seccomp before|after   installs the filter before or after the first threads */
+ * usage: seccomp before|after   installs the filter before or after the first threads
+ *        seccomp exec PROGRAM   installs it and becomes the program */
 #include "program.h"
 
 #include <linux/filter.h>
@@ -15,6 +17,14 @@ static const int allowed[] = {
 	SYS_clone, SYS_clone3, SYS_futex, SYS_set_robust_list, SYS_rseq, SYS_exit, SYS_exit_group,
 	SYS_rt_sigprocmask, SYS_rt_sigaction, SYS_rt_sigreturn, SYS_clock_nanosleep, SYS_gettid,
 	SYS_getpid, SYS_tgkill, SYS_sched_getaffinity, SYS_getrandom, SYS_prlimit64, SYS_newfstatat,
+	/* to start a program and children */
+	SYS_execve, SYS_openat, SYS_close, SYS_pread64, SYS_fstat, SYS_access, SYS_faccessat,
+	SYS_set_tid_address, SYS_wait4, SYS_prctl,
+#ifdef __x86_64__
+	SYS_arch_prctl, SYS_readlink,
+#else
+	SYS_readlinkat,
+#endif
 };
 
 static void confine(void)
@@ -38,10 +48,19 @@ static void confine(void)
 
 int main(int count, char **words)
 {
+	pid_t child;
+
 	setvbuf(stdout, malloc(4096), _IOFBF, 4096);
 	if (count == 2 && strcmp(words[1], "after") == 0)
 		say_number("before the filter", threads(3));
 	confine();
+	if (count == 3 && strcmp(words[1], "exec") == 0)
+		execv(words[2], words + 2);
 	say_number("confined", threads(20));
+	child = fork();
+	MUST(child >= 0);
+	if (child == 0)
+		_exit(threads(3) == 6 ? 5 : 98);
+	say_number("child", ending(child));
 	return 0;
 }
