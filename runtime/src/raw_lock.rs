@@ -35,6 +35,13 @@ impl RawLock {
         RawLock(AtomicU32::new(UNLOCKED))
     }
 
+    /// Unlocked, whoever had it: for a forked child, which is alone.
+    pub fn forget_holder(&self) {
+        if self.0.load(Relaxed) != UNLOCKED {
+            self.0.store(UNLOCKED, Relaxed);
+        }
+    }
+
     /// Takes the lock; unlocked when the guard goes.
     #[inline]
     pub fn lock(&self) -> RawGuard<'_> {

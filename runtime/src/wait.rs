@@ -69,6 +69,16 @@ impl WaitQueue {
         self.head.load(Relaxed).is_null()
     }
 
+    /// Empty and unlocked, whatever was there: for a forked child, which is alone. What is as it
+    /// should be is not written, so that its memory stays shared with the parent.
+    pub(crate) fn forget_all(&self) {
+        self.lock.forget_holder();
+        if !self.seems_empty() || !self.tail.get().is_null() {
+            self.head.store(ptr::null_mut(), Relaxed);
+            self.tail.set(ptr::null());
+        }
+    }
+
     /// Wakes every waiter that is in the queue now.
     pub fn wake_all(&self) -> usize {
         let batch = self.lock().take_all();

@@ -136,18 +136,22 @@ fn the_most_urgent_goes_first() {
 #[test]
 fn a_wake_takes_no_more_than_it_may_and_only_its_bits() {
     let shared: Arc<Shared> = Arc::default();
-    let handles: Vec<_> =
+    let mut handles: Vec<_> =
         [1, 2, 1, 3, 2].iter().map(|bits| waiter(&shared, *bits, 0, *bits)).collect();
+    // Woken threads run on workers of their own: joined before the next are woken.
+    let mut joined = |numbers: &[usize]| {
+        numbers.iter().for_each(|number| handles.remove(*number).join().unwrap());
+    };
     assert_eq!(futex_wake(&shared.word, 0, ANY), 0);
     assert_eq!(futex_wake(&shared.word, u32::MAX, 4), 0);
     assert_eq!(futex_wake(&shared.word, 2, 1), 2);
+    joined(&[2, 0]);
     assert_eq!(futex_wake(&shared.word, u32::MAX, 1), 1, "that with both bits");
+    joined(&[1]);
     assert_eq!(waiting(&shared.word), 2);
     assert_eq!(futex_wake(&shared.word, u32::MAX, ANY), 2);
-    handles.into_iter().for_each(|handle| handle.join().unwrap());
-    let mut order = shared.order();
-    order[..3].sort_unstable();
-    assert_eq!(order, [1, 1, 3, 2, 2]);
+    joined(&[1, 0]);
+    assert_eq!(shared.order(), [1, 1, 3, 2, 2]);
 }
 
 #[test]
@@ -213,4 +217,50 @@ fn a_cancellation_that_is_pending_ends_the_wait_at_once() {
     victim.thread().cancel();
     shared.other.store(1, SeqCst);
     assert_eq!(victim.join().unwrap(), Ended::Cancelled);
+}
+
+/// Calls `child` in a forked child, which has ten seconds; whether it returned true.
+fn forked(child: impl FnOnce() -> bool) -> bool {
+    // SAFETY: the child calls the lot and leaves at once; nothing that forking breaks is used.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0, "{}", std::io::Error::last_os_error());
+    if pid == 0 {
+        // SAFETY: as above.
+        unsafe {
+            libc::alarm(10);
+            libc::_exit(i32::from(!child()));
+        }
+    }
+    let mut status = 0;
+    // SAFETY: our own child; a valid place for its status.
+    assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
+    status == 0
+}
+
+#[test]
+fn a_forked_child_has_no_waiters_and_no_held_locks() {
+    let shared: Arc<Shared> = Arc::default();
+    let theirs = shared.clone();
+    let kernel = std::thread::spawn(move || wait_for(&theirs.word, 0, ANY, Moment::Never));
+    until_waiting(&shared.word, 1);
+    let light = waiter(&shared, 1, 0, ANY);
+    // These take the lock of the bucket again and again.
+    let busy: Vec<_> = (0..2)
+        .map(|_| {
+            let theirs = shared.clone();
+            std::thread::spawn(move || {
+                while theirs.other.load(SeqCst) == 0 {
+                    assert_eq!(futex_wake(&theirs.word, 1, 0), 0);
+                }
+            })
+        })
+        .collect();
+    for _ in 0..200 {
+        assert!(forked(|| waiting(&shared.word) == 0 && futex_wake(&shared.word, 9, ANY) == 0));
+    }
+    shared.other.store(1, SeqCst);
+    busy.into_iter().for_each(|thread| thread.join().unwrap());
+    assert_eq!(futex_wake(&shared.word, 9, ANY), 2, "the parent's are where they were");
+    assert_eq!(kernel.join().unwrap(), Ended::Woken);
+    light.join().unwrap();
 }

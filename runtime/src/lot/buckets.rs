@@ -195,6 +195,14 @@ pub(crate) unsafe fn requeue(
     Some(Requeued { woken: batch.wake() as u32, moved })
 }
 
+/// In a child that was forked: those who waited are threads of the parent's, and one of them may
+/// have held a lock.
+pub(crate) extern "C" fn forget_waiters() {
+    for bucket in &LOT {
+        bucket.0.forget_all();
+    }
+}
+
 /// Both buckets' locks, the lower bucket's first (step 4); the second is `None` if it is the same.
 fn lock_both(source: usize, target: usize) -> (Locked<'static>, Option<Locked<'static>>) {
     let lock = |index: usize| LOT[index].0.lock();

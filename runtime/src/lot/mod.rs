@@ -8,6 +8,8 @@
 //! again; a word that nobody waits for needs no memory and no set-up; waiters for an address are
 //! woken the most urgent first, then first come first served.
 //!
+//! A forked child begins with an empty lot.
+//!
 //! Differences from the kernel's, all on purpose:
 //! - Only words of one process (`FUTEX_PRIVATE_FLAG`): another process can't wake our threads.
 //! - An address that can't be read is the caller's fault (SIGSEGV), not EFAULT.

@@ -11,11 +11,12 @@
 use core::ptr;
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Release};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, Once, PoisonError};
 
+use super::buckets;
 use crate::control::SLOTS_MAX;
 use crate::model::Cell;
-use crate::sys::memory;
+use crate::sys::{memory, task};
 
 /// Nodes that are mapped at once: 64 KiB.
 const CHUNK: usize = 4096;
@@ -56,10 +57,12 @@ pub(crate) fn of_waiter(slot: u32) -> &'static Node {
     unsafe { &*start.add(slot as usize % CHUNK) }
 }
 
-/// Maps a chunk.
+/// Maps a chunk; before the first one, sees to it that a forked child begins with an empty lot.
 #[cold]
 fn make(chunk: &AtomicPtr<Node>) -> Option<*mut Node> {
     static MAKING: Mutex<()> = Mutex::new(());
+    static FORK_HOOK: Once = Once::new();
+    FORK_HOOK.call_once(|| task::at_fork_in_child(buckets::forget_waiters));
     let _one = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
     let made = chunk.load(Acquire);
     if !made.is_null() {
