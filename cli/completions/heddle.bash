@@ -85,12 +85,16 @@ _heddle() {
             return 0
             ;;
         heddle__subcmd__doctor)
-            opts="-h --json --problems --help"
+            opts="-h --json --problems --program --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --program)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

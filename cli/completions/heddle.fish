@@ -93,6 +93,7 @@ complete -c heddle -n "__fish_heddle_using_subcommand top" -l filter -d 'Only th
 complete -c heddle -n "__fish_heddle_using_subcommand top" -l once -d 'Print one look instead of a live screen'
 complete -c heddle -n "__fish_heddle_using_subcommand top" -l json -d 'Print JSON: an object with processes, threads and advice'
 complete -c heddle -n "__fish_heddle_using_subcommand top" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c heddle -n "__fish_heddle_using_subcommand doctor" -l program -d 'Judge this program instead of the machine: a path, or a name that is searched in PATH' -r -f -a "(__fish_complete_command)"
 complete -c heddle -n "__fish_heddle_using_subcommand doctor" -l json -d 'Print JSON: an array of objects with area, name, value, verdict and consequence'
 complete -c heddle -n "__fish_heddle_using_subcommand doctor" -l problems -d 'Only what is not good'
 complete -c heddle -n "__fish_heddle_using_subcommand doctor" -s h -l help -d 'Print help (see more with \'--help\')'

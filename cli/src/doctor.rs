@@ -1,10 +1,12 @@
 //! `heddle doctor`: what this machine supports, and what follows from it.
 //!
-//! Invariant: shows every check of the runtime and those of `heddle run`; the words for a person
-//! and for a program are the same.
+//! Invariant: shows every check of the runtime and those of `heddle run`, or every finding about
+//! one program; the words for a person and for a program are the same.
 
+mod program;
 mod programs;
 
+use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
@@ -17,6 +19,13 @@ use serde::Serialize;
 /// Each feature of the kernel that heddle can use is tried once, each limit is looked at. A line
 /// says what was found and what follows from it: "good" is the best way, "fallback" works at some
 /// cost, "missing" is not possible here.
+///
+/// With `--program` the question is another one: whether that program could run on user-level
+/// threads. Its files are looked at, nothing is run: the machine, how it is linked, whether it
+/// changes its privileges, its C library, and kinds of code that treat threads in a way of their
+/// own (Go, a Java virtual machine, sanitizers, Wine, allocators with caches per processor). A
+/// line with "missing" says what stands in the way. `heddle run` uses kernel threads for every
+/// program; they need none of this.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
@@ -26,6 +35,9 @@ pub struct Args {
     /// Only what is not good
     #[arg(long)]
     problems: bool,
+    /// Judge this program instead of the machine: a path, or a name that is searched in PATH
+    #[arg(long, value_name = "PROGRAM", value_hint = clap::ValueHint::CommandName)]
+    program: Option<OsString>,
 }
 
 const EXAMPLES: &str = "\
@@ -33,9 +45,12 @@ Examples:
   heddle doctor                       everything
   heddle doctor --problems            what could be better
   HEDDLE_IO=epoll heddle doctor       as seen by a program with this setting
+  heddle doctor --program mariadbd    could it run on user-level threads?
 
 Exit status:
-  0, whatever was found: heddle runs with every fallback.";
+  0, whatever was found about the machine: heddle runs with every fallback.
+  With --program: 0 if nothing speaks against user-level threads, 1 if something does or there
+  is no such program.";
 
 /// What was found, and what follows.
 struct Row {
@@ -80,8 +95,13 @@ impl<'a> From<&'a Row> for Entry<'a> {
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let mut checks: Vec<Row> = examine().into_iter().map(Row::from).collect();
-    checks.extend(programs::examine());
+    let (mut checks, nothing) = match &args.program {
+        Some(program) => (program::examine(program), "nothing speaks against user-level threads"),
+        None => (machine(), "nothing: this machine has everything that heddle can use"),
+    };
+    // What a machine lacks has a fallback; what a program lacks is its answer.
+    let is_answer = |check: &Row| args.program.is_some() && check.verdict != Verdict::Good;
+    let code = ExitCode::from(u8::from(checks.iter().any(is_answer)));
     if args.problems {
         checks.retain(|check| check.verdict != Verdict::Good);
     }
@@ -91,14 +111,20 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         serde_json::to_writer_pretty(&mut out, &entries)?;
         writeln!(out)?;
     } else {
-        write_text(&mut out, &checks)?;
+        write_text(&mut out, &checks, nothing)?;
     }
     out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(code)
+}
+
+fn machine() -> Vec<Row> {
+    let mut checks: Vec<Row> = examine().into_iter().map(Row::from).collect();
+    checks.extend(programs::examine());
+    checks
 }
 
 /// A heading per area; name and value in columns, the consequence behind or below.
-fn write_text(out: &mut impl Write, checks: &[Row]) -> io::Result<()> {
+fn write_text(out: &mut impl Write, checks: &[Row], nothing: &str) -> io::Result<()> {
     let width = |text: fn(&Row) -> &str| {
         checks.iter().map(|check| text(check).chars().count()).max().unwrap_or(0)
     };
@@ -117,7 +143,7 @@ fn write_text(out: &mut impl Write, checks: &[Row]) -> io::Result<()> {
         writeln!(out, "  {mark} {name:names$}  {value:values$}  {consequence}")?;
     }
     if checks.is_empty() {
-        writeln!(out, "nothing: this machine has everything that heddle can use")?;
+        writeln!(out, "{nothing}")?;
     }
     Ok(())
 }

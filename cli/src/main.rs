@@ -20,6 +20,7 @@ mod stacks;
 mod symbols;
 mod text;
 mod top;
+mod userlevel;
 mod which;
 
 use std::io;

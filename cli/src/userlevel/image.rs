@@ -1,0 +1,262 @@
+//! What the files of a program say about it: machine, linking, C library, and the kinds of code
+//! that treat threads in a way of their own.
+//!
+//! Invariant: a kind is known by what code of that kind must have (a library that it needs, a
+//! symbol, a section), never by the program's name.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+
+use object::{Object, ObjectSection, ObjectSymbol, elf};
+
+use super::Finding;
+use crate::symbols::image::{Head, Image};
+
+/// The machine that this heddle is built for.
+const OWN_MACHINE: u16 =
+    if cfg!(target_arch = "aarch64") { elf::EM_AARCH64.0 } else { elf::EM_X86_64.0 };
+/// A C library is far smaller.
+const LIBRARY_BYTES_MAX: u64 = 64 << 20;
+/// What precedes the number in glibc's own description of itself.
+const RELEASE: &[u8] = b"release version ";
+
+/// What only programs of a kind have.
+struct Mark {
+    kind: &'static str,
+    /// Libraries of which one is needed, by the beginning of their names.
+    libraries: &'static [&'static str],
+    /// Symbols of the program, defined or needed, of which one is there.
+    symbols: &'static [&'static str],
+}
+
+const JVM: &[Mark] = &[Mark {
+    kind: "Java virtual machine",
+    libraries: &["libjvm.so", "libjli.so"],
+    symbols: &["JNI_CreateJavaVM"],
+}];
+
+const SANITIZERS: &[Mark] = &[
+    Mark {
+        kind: "AddressSanitizer",
+        libraries: &["libasan.so", "libclang_rt.asan"],
+        symbols: &["__asan_init"],
+    },
+    Mark {
+        kind: "ThreadSanitizer",
+        libraries: &["libtsan.so", "libclang_rt.tsan"],
+        symbols: &["__tsan_init"],
+    },
+    Mark {
+        kind: "MemorySanitizer",
+        libraries: &["libmsan.so", "libclang_rt.msan"],
+        symbols: &["__msan_init"],
+    },
+    Mark {
+        kind: "HWAddressSanitizer",
+        libraries: &["libhwasan.so", "libclang_rt.hwasan"],
+        symbols: &["__hwasan_init"],
+    },
+    Mark {
+        kind: "LeakSanitizer",
+        libraries: &["liblsan.so", "libclang_rt.lsan"],
+        symbols: &["__lsan_init"],
+    },
+];
+
+const WINE: &[Mark] =
+    &[Mark { kind: "Wine", libraries: &["libwine.so"], symbols: &["wine_main_preload_info"] }];
+
+const ALLOCATORS: &[Mark] = &[
+    Mark {
+        kind: "tcmalloc",
+        libraries: &["libtcmalloc"],
+        symbols: &[
+            "tcmalloc_slabs",
+            "TCMalloc_Internal_GetStats",
+            "MallocExtension_Internal_GetStats",
+        ],
+    },
+    Mark {
+        kind: "restartable sequences",
+        libraries: &["librseq.so"],
+        symbols: &["__rseq_abi", "__rseq_offset", "rseq_register_current_thread"],
+    },
+];
+
+/// Whether the program is for this machine.
+pub fn machine(head: &Head) -> Finding {
+    let bits = if head.is_64 { 64 } else { 32 };
+    let name = match elf::Machine(head.machine) {
+        elf::EM_X86_64 => "x86-64".to_owned(),
+        elf::EM_386 => "i386".to_owned(),
+        elf::EM_AARCH64 => "aarch64".to_owned(),
+        elf::EM_ARM => "arm".to_owned(),
+        other => format!("machine {}", other.0),
+    };
+    let value = format!("{name}, {bits}-bit");
+    if head.is_64 && head.machine == OWN_MACHINE {
+        return Finding::good("machine", value, "that of this heddle");
+    }
+    let why = "user-level threads switch in code of the processor that heddle is built for";
+    Finding::bad("machine", value, why)
+}
+
+/// Whether a library can be added.
+pub fn linking(head: &Head) -> Finding {
+    match &head.interpreter {
+        Some(loader) => {
+            Finding::good("linking", "dynamic", format!("{} can add a library", loader.display()))
+        }
+        None => Finding::bad("linking", "static", "no loader is asked, so no library can be added"),
+    }
+}
+
+/// Whether the file is a program for Windows.
+pub fn is_windows(path: &Path) -> bool {
+    let mut begin = [0; 2];
+    let taken = File::open(path).and_then(|mut file| file.read_exact(&mut begin));
+    taken.is_ok() && begin == *b"MZ"
+}
+
+/// A program with all that it is loaded with.
+pub struct Loaded {
+    images: Vec<Image>,
+    /// Libraries that the environment adds.
+    preloaded: Vec<String>,
+}
+
+impl Loaded {
+    /// `images` begins with the program.
+    pub fn new(images: Vec<Image>) -> Loaded {
+        let list = std::env::var("LD_PRELOAD").unwrap_or_default();
+        let paths = list.split([':', ' ']).filter(|path| !path.is_empty());
+        Loaded { preloaded: paths.map(str::to_owned).collect(), images }
+    }
+
+    fn program(&self) -> Option<&Image> {
+        self.images.first()
+    }
+
+    /// Whose threads these are to begin with. Not for static programs.
+    pub fn c_library(&self) -> Finding {
+        let name = "C library";
+        let head = self.program().map(|image| &image.head);
+        if head.is_some_and(Head::is_musl) {
+            return Finding::bad(name, "musl", "user-level threads are made for glibc");
+        }
+        let loader = head.and_then(|head| head.interpreter.clone()).unwrap_or_default();
+        let is_usual =
+            loader.file_name().is_some_and(|it| it.to_string_lossy().starts_with("ld-linux"));
+        let libc = self.images.iter().find(|it| it.path.ends_with("libc.so.6"));
+        match libc {
+            Some(libc) if is_usual => {
+                let version =
+                    glibc_version(&libc.path).map_or(String::new(), |it| format!(" {it}"));
+                let why = libc.path.display().to_string();
+                Finding::good(name, format!("glibc{version}"), why)
+            }
+            _ => Finding::bad(
+                name,
+                "unknown",
+                format!("loaded by {}, not with glibc's libc.so.6", loader.display()),
+            ),
+        }
+    }
+
+    /// Languages that have threads of their own make.
+    pub fn language(&self) -> Finding {
+        let name = "language runtime";
+        if self.is_go() {
+            let why = "Go schedules by itself and makes its kernel threads without the C library";
+            return Finding::bad(name, "Go", why);
+        }
+        match self.marked(JVM) {
+            Some((kind, by)) => {
+                let why = format!("{by}: it stops and inspects kernel threads itself");
+                Finding::bad(name, kind, why)
+            }
+            None => Finding::good(name, "none", "neither Go nor a Java virtual machine"),
+        }
+    }
+
+    /// What keeps books on kernel threads and their stacks.
+    pub fn sanitizer(&self) -> Finding {
+        let name = "sanitizer";
+        match self.marked(SANITIZERS) {
+            Some((kind, by)) => {
+                Finding::bad(name, kind, format!("{by}: it knows stacks of kernel threads only"))
+            }
+            None => Finding::good(name, "none", "not built with a sanitizer that follows threads"),
+        }
+    }
+
+    /// Programs for Windows, and what runs them.
+    pub fn wine(&self) -> Finding {
+        match self.marked(WINE) {
+            Some((kind, by)) => {
+                Finding::bad(kind, "yes", format!("{by}: it makes and switches threads itself"))
+            }
+            None => Finding::good("Wine", "no", "not a loader of programs for Windows"),
+        }
+    }
+
+    /// What trusts that a thread is alone on its processor for some instructions.
+    pub fn allocator(&self) -> Finding {
+        let name = "allocator";
+        match self.marked(ALLOCATORS) {
+            Some((kind, by)) => Finding::bad(
+                name,
+                kind,
+                format!("{by}: caches per processor, registered for kernel threads (rseq)"),
+            ),
+            None => Finding::good(name, "no rseq", "no known caches per processor"),
+        }
+    }
+
+    /// The first kind of which there is a mark, and what the mark is.
+    fn marked(&self, marks: &[Mark]) -> Option<(&'static str, String)> {
+        let by_library = |mark: &Mark| {
+            let needed = self.images.iter().flat_map(|image| &image.head.needed);
+            let mut names = needed.chain(&self.preloaded).map(|path| file_name(path));
+            let found = names.find(|name| mark.libraries.iter().any(|it| name.starts_with(it)))?;
+            Some((mark.kind, format!("it is loaded with {found}")))
+        };
+        if let Some(found) = marks.iter().find_map(by_library) {
+            return Some(found);
+        }
+        let object = self.program()?.object().ok()?;
+        let symbols = object.symbols().chain(object.dynamic_symbols());
+        let mut names = symbols.filter_map(|symbol| symbol.name().ok());
+        names.find_map(|name| {
+            let mark = marks.iter().find(|mark| mark.symbols.contains(&name))?;
+            Some((mark.kind, format!("it has the symbol {name}")))
+        })
+    }
+
+    fn is_go(&self) -> bool {
+        let Some(object) = self.program().and_then(|image| image.object().ok()) else {
+            return false;
+        };
+        let mut names = object.sections().filter_map(|it| it.name().ok().map(str::to_owned));
+        names.any(|name| name == ".go.buildinfo" || name == ".note.go.buildid")
+    }
+}
+
+/// A library may be named by its path.
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// The version that a glibc prints when it is run.
+fn glibc_version(path: &Path) -> Option<String> {
+    if fs::metadata(path).ok()?.len() > LIBRARY_BYTES_MAX {
+        return None;
+    }
+    let content = fs::read(path).ok()?;
+    let begin = content.windows(RELEASE.len()).position(|it| it == RELEASE)? + RELEASE.len();
+    let is_part = |byte: &&u8| byte.is_ascii_digit() || **byte == b'.';
+    let version: Vec<u8> = content[begin..].iter().take_while(is_part).take(16).copied().collect();
+    let version = String::from_utf8(version).ok()?;
+    Some(version.trim_end_matches('.').to_owned())
+}

@@ -1,0 +1,122 @@
+//! Whether a program could run on user-level threads, judged before it is started.
+//!
+//! Each finding is about one thing that could stand in the way, and stands for itself. What is not
+//! known from files (what the program loads by dlopen, which offsets its C library has) is not
+//! judged here.
+//!
+//! Invariant: nothing is run and nothing in the files is trusted; a file that can't be read or
+//! makes no sense is a finding against the program.
+
+mod image;
+mod script;
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::path::PathBuf;
+
+use crate::run::program::{Missing, Program};
+use crate::symbols::image::Image;
+use crate::symbols::needed;
+use image::Loaded;
+
+/// One thing that was looked at.
+pub struct Finding {
+    pub name: &'static str,
+    /// What was found.
+    pub value: String,
+    /// Whether it allows user-level threads.
+    pub fits: bool,
+    /// Why, or why not.
+    pub why: String,
+}
+
+impl Finding {
+    fn good(name: &'static str, value: impl Into<String>, why: impl Into<String>) -> Finding {
+        Finding { name, value: value.into(), fits: true, why: why.into() }
+    }
+
+    fn bad(name: &'static str, value: impl Into<String>, why: impl Into<String>) -> Finding {
+        Finding { name, value: value.into(), fits: false, why: why.into() }
+    }
+}
+
+/// Judges the program that the shell would run by this name. The program can use user-level
+/// threads if all findings allow it.
+pub fn judge(name: &OsStr) -> Vec<Finding> {
+    let chain = match script::follow(name) {
+        Ok(chain) => chain,
+        Err(missing) => return vec![absent(&missing)],
+    };
+    let mut findings = vec![found(&chain)];
+    let Some(last) = chain.programs.last() else { return findings };
+    match &last.image {
+        None => findings.push(no_program(last)),
+        Some(image) => of_image(last, image, &mut findings),
+    }
+    findings
+}
+
+fn absent(missing: &Missing) -> Finding {
+    Finding::bad("program", "none", missing.to_string())
+}
+
+/// The file, and for a script what runs it.
+fn found(chain: &script::Chain) -> Finding {
+    let shown = |path: &PathBuf| path.display().to_string();
+    let mut paths = chain.programs.iter().map(|program| shown(&program.path));
+    let first = paths.next().unwrap_or_default();
+    match chain.interpreter() {
+        None => Finding::good("program", first, "an executable file"),
+        Some(interpreter) => Finding::good(
+            "program",
+            first,
+            format!("a script for {}: what it starts is judged by itself", interpreter.display()),
+        ),
+    }
+}
+
+/// Something that is neither ELF nor a script.
+fn no_program(program: &Program) -> Finding {
+    if image::is_windows(&program.path) {
+        return Finding::bad(
+            "format",
+            "PE",
+            "a program for Windows: Wine makes threads of its own",
+        );
+    }
+    let why = match File::open(&program.path) {
+        Err(error) => format!("it cannot be read: {error}"),
+        Ok(_) => "no sound ELF program: the kernel will say what it is".to_owned(),
+    };
+    Finding::bad("format", "unknown", why)
+}
+
+fn of_image(program: &Program, image: &Image, findings: &mut Vec<Finding>) {
+    findings.push(image::machine(&image.head));
+    findings.push(image::linking(&image.head));
+    findings.push(privileges(program));
+    // Opened anew: the list of what is loaded begins with the program.
+    let Ok(again) = Image::open(&image.path) else { return findings.push(no_program(program)) };
+    let loaded = Loaded::new(needed(again));
+    findings.push(loaded.language());
+    if image.head.is_static() {
+        // It has its own copy of everything, the C library's parts among them.
+        return;
+    }
+    findings.push(loaded.c_library());
+    findings.push(loaded.sanitizer());
+    findings.push(loaded.wine());
+    findings.push(loaded.allocator());
+}
+
+fn privileges(program: &Program) -> Finding {
+    if program.is_privileged {
+        return Finding::bad(
+            "privileges",
+            "changed",
+            "it gets another user, group or capabilities as it starts, so that the loader adds \
+             no library",
+        );
+    }
+    Finding::good("privileges", "kept", "it starts with the caller's")
+}
