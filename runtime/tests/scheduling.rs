@@ -51,6 +51,40 @@ fn critical_threads_run_before_lazy_ones_by_priority() {
 }
 
 #[test]
+fn yielding_threads_of_a_group_take_turns() {
+    const THREADS: usize = 300;
+    const ROUNDS: usize = 5;
+    let _turn = turn();
+    if !one_worker() {
+        return;
+    }
+    let order = heddle::run(|| {
+        let order = Arc::new(StdMutex::new(Vec::new()));
+        let started = Arc::new(AtomicUsize::new(0));
+        let body = |id| {
+            let (order, started) = (order.clone(), started.clone());
+            move || {
+                started.fetch_add(1, SeqCst);
+                thread::park();
+                for _ in 0..ROUNDS {
+                    order.lock().unwrap().push(id);
+                    thread::yield_now();
+                }
+            }
+        };
+        let threads: Vec<_> = (0..THREADS).map(|id| thread::spawn(body(id))).collect();
+        while started.load(SeqCst) < THREADS {
+            thread::yield_now();
+        }
+        threads.iter().for_each(|thread| thread.thread().unpark());
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        Arc::try_unwrap(order).unwrap().into_inner().unwrap()
+    });
+    let expected: Vec<_> = (0..ROUNDS).flat_map(|_| 0..THREADS).collect();
+    assert_eq!(order, expected);
+}
+
+#[test]
 fn groups_share_by_weight() {
     let _turn = turn();
     if !one_worker() {

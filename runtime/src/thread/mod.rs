@@ -34,7 +34,7 @@ use crate::sched;
 use crate::sys::clock;
 
 /// Lets the other ready threads run. On a kernel thread: `sched_yield`.
-#[inline]
+#[inline(always)]
 pub fn yield_now() {
     match sched::worker() {
         Some(worker) => worker.yield_now(sched::current()),

@@ -112,6 +112,7 @@ where
     // SAFETY: the packet holds the closure, and this is the only place that takes it.
     let closure = unsafe { ManuallyDrop::take(&mut (*packet).closure) };
     let result = catch_unwind(AssertUnwindSafe(closure));
+    me.prefetch_for_end();
     destroy_values(me);
     // SAFETY: the closure is gone; the packet has room for the result.
     unsafe { (*packet).result = ManuallyDrop::new(result) };
