@@ -36,10 +36,11 @@ fn files() -> Option<&'static (PathBuf, PathBuf)> {
     FILES.get_or_init(build).as_ref()
 }
 
-/// Whether a thread of ours may come back from SCHED_IDLE.
+/// Whether a thread of ours may come back from SCHED_IDLE, to a nice value of 0: the tests count
+/// from there, and may be run under nice(1).
 fn may_return() -> bool {
     let attempt = thread::spawn(|| {
-        let before = sched::get(0)?;
+        let before = Scheduling { nice: 0, ..sched::get(0)? };
         sched::set(0, &Scheduling { policy: IDLE, ..before })?;
         sched::set(0, &before)
     });
@@ -60,6 +61,8 @@ impl Session {
     /// The program, attached to and divided.
     fn start() -> Option<Session> {
         let (path, policy) = files().filter(|_| may_return())?;
+        let own = sched::get(0).expect("our own");
+        sched::set(0, &Scheduling { nice: 0, ..own }).expect("as was tried");
         let mut program = Command::new(path)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

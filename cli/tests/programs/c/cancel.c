@@ -1,7 +1,12 @@
 /* Cancellation: deferred in a wait, asynchronous in a loop, by a handler, of a thread not begun. */
 #include "program.h"
 
-static int cleaned;
+static int cleaned, begun, cancelled;
+
+static void begins(void)
+{
+	__atomic_store_n(&begun, 1, __ATOMIC_SEQ_CST);
+}
 
 static void clean(void *arg)
 {
@@ -11,6 +16,7 @@ static void clean(void *arg)
 static void *waits(void *arg)
 {
 	pthread_cleanup_push(clean, arg);
+	begins();
 	for (;;)
 		sleep_ms(1000);
 	pthread_cleanup_pop(0);
@@ -22,6 +28,7 @@ static void *computes(void *arg)
 	int old;
 
 	pthread_cleanup_push(clean, arg);
+	begins();
 	GOOD(pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &old));
 	for (volatile unsigned long count = 0;; count++)
 		;
@@ -34,7 +41,9 @@ static void *refuses(void *arg)
 	int old;
 
 	GOOD(pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old));
-	sleep_ms(20);
+	begins();
+	while (!__atomic_load_n(&cancelled, __ATOMIC_SEQ_CST))
+		sleep_ms(1);
 	GOOD(pthread_setcancelstate(old, &old));
 	pthread_testcancel();
 	return arg;
@@ -46,11 +55,13 @@ int main(void)
 
 	for (int round = 0; round < 20; round++) {
 		for (unsigned at = 0; at < 3; at++) {
+			begun = cancelled = 0;
 			pthread_t thread = start(kinds[at], (void *)(uintptr_t)1);
 
-			if (round % 2 != 0)
-				sleep_ms(2);
+			while (round % 2 != 0 && !__atomic_load_n(&begun, __ATOMIC_SEQ_CST))
+				sleep_ms(1);
 			GOOD(pthread_cancel(thread));
+			__atomic_store_n(&cancelled, 1, __ATOMIC_SEQ_CST);
 			MUST(join(thread) == PTHREAD_CANCELED);
 		}
 	}
