@@ -1,8 +1,8 @@
 //! Finds the fields of `struct pthread`, and of the libraries' TLS, that a full thread needs.
 //!
 //! Two kernel threads are made, one after the other, on stacks of known place and size. On each,
-//! every field is found by its value: the tid by what the kernel says, the robust list by asking
-//! the kernel, the stack by its address, a key by setting one, malloc's words by calling malloc.
+//! every field is found by its value: the tid by what the kernel says, the robust list as the one
+//! that is empty, the stack by its address, a key by setting one, malloc's words by calling malloc.
 //! What one thread finds the other has to find at the same place.
 //!
 //! Invariant: nothing is written to a thread but by the library's own functions.
@@ -264,7 +264,7 @@ fn look(probe: &Probe, tls: *mut u8, heap: Words) -> Result<Found, String> {
     let specific = specific(functions, pthread)?;
     let specific_block = inside(words[specific / 8]).ok_or("keys are not where they should be")?;
     let list = list(functions, pthread)?;
-    let (robust, robust_lock) = robust(pthread, bytes)?;
+    let (robust, robust_lock) = robust(pthread, words)?;
     let fields = Fields {
         header,
         tid: 0,
@@ -297,24 +297,25 @@ fn offset(address: *const u8, tls: *mut u8) -> isize {
     (address as isize).wrapping_sub(tls as isize)
 }
 
-/// The robust list's head, by asking the kernel where the calling thread has it; and its second
-/// word. The word before it is the list's other end.
-fn robust(pthread: *mut u8, bytes: usize) -> Result<(usize, isize), String> {
-    let mut head: *mut usize = ptr::null_mut();
+/// The robust list's head: the one word that names itself and is named by the word before it, the
+/// list's other end. And its second word. Where the kernel says where the calling thread has its
+/// head (an emulator may not), it has to be the same.
+fn robust(pthread: *mut u8, words: &[usize]) -> Result<(usize, isize), String> {
+    let place = |index: usize| pthread as usize + index * size_of::<usize>();
+    let is_head = |&i: &usize| words[i] == place(i) && words[i - 1] == place(i);
+    let mut heads = (1..words.len() - 1).filter(is_head);
+    let (Some(index), None) = (heads.next(), heads.next()) else {
+        return Err("the robust list of the C library's threads was not found".into());
+    };
+    let mut head = 0usize;
     let mut length = 0usize;
     // SAFETY: two valid places; 0 = the caller.
     let failed =
         unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut length) };
-    let offset = (head as usize).wrapping_sub(pthread as usize);
-    if failed != 0 || length != 3 * size_of::<usize>() || offset < 8 || offset + length > bytes {
-        return Err("the C library's threads have no robust list".into());
+    if failed == 0 && (head != place(index) || length != 3 * size_of::<usize>()) {
+        return Err("the kernel has another robust list than the C library".into());
     }
-    // SAFETY: inside the structure, as was just checked.
-    let [before, first, lock] = unsafe { head.sub(1).cast::<[usize; 3]>().read() };
-    if before != head as usize || first != head as usize {
-        return Err("the robust list of a new thread is not empty".into());
-    }
-    Ok((offset, lock as isize))
+    Ok((index * size_of::<usize>(), words[index + 1] as isize))
 }
 
 /// Where the library describes the link in its list of threads, if the neighbours that it names
