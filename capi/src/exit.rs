@@ -6,8 +6,9 @@
 //!    destructors. So handlers and destructors run innermost first, as in the C library.
 //! 2. At the frame below the start function, at the end of the stack, or where unwind information
 //!    is missing, the handlers that are left run and [`end`] takes over; it does not return.
-//! 3. [`end`] runs the destructors of the values, then publishes the end ([`leave`]); from then on
-//!    the slot may belong to another thread. A light thread's stack goes back to the runtime.
+//! 3. [`end`] runs all destructors of the thread's values, then publishes the end ([`leave`]);
+//!    from then on the slot may belong to another thread. A light thread's stack goes back to the
+//!    runtime.
 //!
 //! # Safety
 //! For all exported functions of this file: pointers that the header asks for are valid, and the
@@ -148,7 +149,7 @@ pub fn end(data: &'static Data) -> ! {
     let kind = data.kind();
     let result = data.own.result.get();
     raw::set_cancellable(false);
-    key::run_destructors(data);
+    destroy_values(data, kind);
     current::forget();
     publish_end(data);
     match kind {
@@ -174,6 +175,19 @@ pub fn end(data: &'static Data) -> ! {
         // SAFETY: as above.
         Kind::Foreign => unsafe { libc::pthread_exit(result) },
     }
+}
+
+/// What a joiner may rely on: all destructors have run. As in the C library those of the language
+/// come first; then they once more, for what the destructors of keys have made.
+fn destroy_values(data: &'static Data, kind: Kind) {
+    let of_thread = || {
+        if kind == Kind::Light {
+            raw::destroy_values();
+        }
+    };
+    of_thread();
+    key::run_destructors(data);
+    of_thread();
 }
 
 /// The end of a thread that somebody else made and ends.

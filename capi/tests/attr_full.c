@@ -26,6 +26,8 @@ static unsigned long (*self)(void);
 
 static void destroy(void *value)
 {
+	/* A join that did not wait for this would be over. */
+	usleep(2000);
 	__atomic_fetch_add(&destroyed, 1, __ATOMIC_SEQ_CST);
 	free(value);
 }

@@ -84,6 +84,12 @@ unsafe extern "C" fn enter(control: *mut u8, packet: *mut u8) -> ! {
     finish()
 }
 
+/// Runs the destructors of what the calling user-level thread has by itself, the C library's and
+/// the language's for a full thread: for who tells others of the end before [`finish`].
+pub fn destroy_values() {
+    crate::thread::destroy_values(sched::current());
+}
+
 /// Ends the calling user-level thread; its frames are abandoned, not unwound.
 pub fn finish() -> ! {
     let me = sched::current();

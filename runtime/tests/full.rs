@@ -412,14 +412,20 @@ fn short_threads_leave_nothing_behind() {
     if std::env::var("HEDDLE_BACKEND").as_deref() == Ok("native") {
         return println!("skip: the C library's own threads");
     }
+    // A symbol that nothing defines, with a long name.
+    let unknown: Arc<CStr> = std::ffi::CString::new("x".repeat(1200)).unwrap().into();
     let round = || {
         let threads: Vec<_> = (0..100)
             .map(|number| {
+                let unknown = unknown.clone();
                 full(move || {
                     TEXT.with_borrow_mut(|text| text.0.push('x'));
                     let blocks: Vec<Vec<u8>> = (1..20).map(|i| vec![1; i * 24 + number]).collect();
                     thread::yield_now();
                     drop(blocks);
+                    // An error that nobody asks for keeps its text, which has the name in it.
+                    // SAFETY: a valid text; the default handle needs no opening.
+                    unsafe { libc::dlsym(libc::RTLD_DEFAULT, unknown.as_ptr()) };
                 })
             })
             .collect();

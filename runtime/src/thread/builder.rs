@@ -109,6 +109,9 @@ impl Builder {
     /// more, at the top of its stack, which is made larger by that, and some nanoseconds a
     /// switch.
     ///
+    /// To the kernel it is no thread: mutexes of the C library that inherit priority or are robust
+    /// don't work in it, and `pthread_exit` must not be called.
+    ///
     /// On the native backend every thread is a kernel thread and has all of this.
     ///
     /// ```

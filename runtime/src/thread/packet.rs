@@ -90,7 +90,7 @@ pub(crate) fn begin(me: &'static Control) {
 }
 
 /// Runs the destructors of the values that the ending thread has by itself.
-fn destroy_values(me: &'static Control) {
+pub(crate) fn destroy_values(me: &'static Control) {
     let all = super::local::destroy(me);
     if me.flags.get() & OWN_TLS != 0 {
         libc_tls::run_destructors();

@@ -32,7 +32,9 @@
 //! Not done: a block is not in glibc's lists of stacks. So a library that is loaded later with
 //! initial-exec TLS finds zeros instead of its initial values in full threads that exist by then;
 //! and the kernel does not know the tid, so `pthread_getattr_np` ends with ESRCH after it has
-//! found the stack, when it asks for the affinity.
+//! found the stack, when it asks for the affinity. For the same reason a mutex with priority
+//! inheritance that a full thread holds is never had by who waits for it in the kernel. Texts that
+//! `strerror` and `strsignal` made for unknown numbers are freed by nobody.
 
 mod functions;
 mod heap;
@@ -179,6 +181,9 @@ pub(crate) fn run_destructors() {
         keys::run_destructors(pthread.add(library.fields.specific), library.functions.keys);
         (library.functions.call_tls_dtors)();
         library.fields.close_resolver(pthread, library.functions.close_resolver);
+        // The first call tells an error that was not asked for; the second frees its text.
+        libc::dlerror();
+        libc::dlerror();
     }
 }
 
