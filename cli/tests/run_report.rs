@@ -230,7 +230,10 @@ fn processes_of_a_run_are_all_reported() {
     assert!(processes.iter().all(|it| it["in_order"] == true || it["threads_created"] == 0));
     let output = scratch.run(&["sh", "-c", &script]);
     let said = words(&stderr(&output));
-    assert!(said.contains("kinds, 3 processes"), "{said}");
+    // What the shell was is not seen if it was replaced before the first look; then there is one
+    // program, which the headline is about.
+    let told = ["kinds, 3 processes", "with the main ones, in 3 processes"];
+    assert!(told.iter().any(|it| said.contains(it)), "{said}");
 }
 
 const BUSY: &str = "
@@ -241,11 +244,10 @@ static volatile int done;
 static void *busy(void *a) { while (!done) { } return a; }
 static void *urgent(void *a)
 {
-    struct timespec start, now;
-    clock_gettime(CLOCK_MONOTONIC, &start);
+    struct timespec used; /* of the CPU: on a busy machine heddle has to wait as well */
     do
-        clock_gettime(CLOCK_MONOTONIC, &now);
-    while ((now.tv_sec - start.tv_sec) * 1000 + (now.tv_nsec - start.tv_nsec) / 1000000 < 1500);
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    while (used.tv_sec * 1000 + used.tv_nsec / 1000000 < 1500);
     return a;
 }
 int main(void)
