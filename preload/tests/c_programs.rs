@@ -253,6 +253,27 @@ fn an_overflow_of_a_tuned_stack_is_named_and_the_program_dies_as_it_would() {
 }
 
 #[test]
+fn the_least_size_holds_for_all_that_a_stack_is_given() {
+    for target in targets() {
+        let program = build(target, "overflow", &[]);
+        let observed = run(command(target, &program, &plan()).arg("1000"));
+        let observed = observed.expect_success(target.name);
+        let given = |need: u32, forced| {
+            let rules = vec![rule_for(observed.first_kind(), need, forced)];
+            let plan = Plan { stacks: Stacks::Auto, rules, ..plan() };
+            let ended = run(command(target, &program, &plan).arg("1000"));
+            ended.expect_success(target.name).first_kind().stack_given
+        };
+        // What the C library and a signal's frame take, by the user's own word on top of it.
+        let added = given(64 << 10, true) - (64 << 10);
+        assert!(added >= 4096, "{}: {added}", target.name);
+        let (small, large) = (given(44 << 10, false), given(256 << 10, false));
+        assert_eq!(small, (64 << 10).max((44 << 10) + added), "{}", target.name);
+        assert_eq!(large, (256 << 10) + added, "{}", target.name);
+    }
+}
+
+#[test]
 fn a_program_with_a_handler_gets_its_faults() {
     for target in targets() {
         let program = build(target, "overflow", &[]);

@@ -84,7 +84,7 @@ struct heddle_rule {
 	struct heddle_where start;
 	struct heddle_where refine;
 	__u32 flags;
-	__u32 stack_size; /* bytes */
+	__u32 stack_size; /* bytes below the start function's call */
 	__u32 role;       /* offset in the texts, 0 none */
 	__u8 thread_class;
 	__u8 priority;

@@ -55,11 +55,11 @@ impl Rules {
         }
     }
 
-    /// Adds the sizes that profiles' rows ask for; of several for one kind (in libraries that
+    /// Adds what profiles' rows need; of several for one kind (in libraries that
     /// programs share) the largest.
     pub fn history(&mut self, rows: &[Row]) {
         self.kinds(rows);
-        for (key, size) in rows.iter().filter_map(|row| Some((row.key, row.size_for()?))) {
+        for (key, size) in rows.iter().filter_map(|row| Some((row.key, row.need()?))) {
             let known = self.history.entry(key).or_default();
             *known = size.max(*known);
         }
@@ -195,7 +195,7 @@ mod tests {
         rules.trampoline(key("ab+0x2").start, Trampoline::Name);
         let made = rules.finish();
         let sizes: Vec<_> = made.iter().map(|rule| rule.stack.map(|it| it.bytes)).collect();
-        assert_eq!(sizes, [Some(64 << 10), None, Some(64 << 10)]);
+        assert_eq!(sizes, [Some(44 << 10), None, Some(44 << 10)]);
         let trampolines: Vec<_> = made.iter().map(|rule| rule.trampoline).collect();
         assert_eq!(trampolines, [Trampoline::Word0, Trampoline::Word0, Trampoline::Name]);
     }

@@ -127,9 +127,18 @@ impl Row {
     ///
     /// TEK gives its threads what they used, by page (section IV-B); the reserve is ours.
     pub fn size_for(&self) -> Option<u32> {
+        self.has_size().then(|| size_of_history(self.peak, self.overflowed))
+    }
+
+    /// As [`Row::size_for`] without the least size: that holds for all that a stack is given, with
+    /// what libheddle-preload adds to this for the C library and for a signal's frame.
+    pub fn need(&self) -> Option<u32> {
+        self.has_size().then(|| need_of_history(self.peak, self.overflowed))
+    }
+
+    fn has_size(&self) -> bool {
         let has_history = self.peak != 0 || self.overflowed != 0;
-        let may_choose = matches!(self.sort, Sort::Default | Sort::Explicit);
-        (has_history && may_choose).then(|| size_of_history(self.peak, self.overflowed))
+        has_history && matches!(self.sort, Sort::Default | Sort::Explicit)
     }
 
     /// Adds what the threads of one process did. Runs are counted by the caller, who knows which
@@ -157,8 +166,12 @@ impl Row {
 
 /// The size rule, in whole pages.
 pub fn size_of_history(peak: u32, overflowed: u32) -> u32 {
-    let by_peak = (u64::from(peak) + u64::from(peak / 2) + u64::from(RESERVE_BYTES))
-        .max(u64::from(TUNED_BYTES_MIN));
+    need_of_history(peak, overflowed).max(TUNED_BYTES_MIN)
+}
+
+/// The size rule without the least size, in whole pages.
+fn need_of_history(peak: u32, overflowed: u32) -> u32 {
+    let by_peak = u64::from(peak) + u64::from(peak / 2) + u64::from(RESERVE_BYTES);
     let bytes = by_peak.max(2 * u64::from(overflowed)).min(u64::from(TUNED_BYTES_MAX));
     let page = rustix::param::page_size() as u64;
     bytes.next_multiple_of(page) as u32
@@ -191,6 +204,15 @@ mod tests {
         assert_eq!(row(0, 64 << 10).size_for(), Some(128 << 10));
         assert_eq!(row(100 << 10, 128 << 10).size_for(), Some(256 << 10));
         assert_eq!(row(u32::MAX, u32::MAX).size_for(), Some(1 << 30));
+    }
+
+    #[test]
+    fn a_need_has_no_least_size() {
+        assert_eq!(row(0, 0).need(), None);
+        assert_eq!(row(1, 0).need(), Some(44 << 10));
+        assert_eq!(row(16 << 10, 0).need(), Some(64 << 10));
+        assert_eq!(row(0, 64 << 10).need(), Some(128 << 10));
+        assert_eq!(row(100 << 10, 0).need(), row(100 << 10, 0).size_for());
     }
 
     #[test]
