@@ -11,7 +11,9 @@
 //!    the thread itself when it is a kernel thread), or, for `next`, `prev`, `queue`, under the
 //!    lock of the queue that the thread is linked in. The hand-over between the two is the run
 //!    queue or the inbox.
-//! 3. A light thread's `worker` is written once, before its first activation, and never changes.
+//! 3. A light thread's `worker` is written once, before its first activation. A full thread's
+//!    changes only while it is ready: to null when its worker offers it, to whoever adopts it. So
+//!    while a thread waits, `worker` is where it waits, and only that worker ends its wait.
 
 use core::marker::PhantomData;
 use core::ptr;
@@ -37,7 +39,7 @@ pub(crate) enum Kind {
     Free = 0,
     /// A user-level thread that stays on the worker where it started.
     Light = 1,
-    /// A user-level thread with thread-local storage of its own.
+    /// A user-level thread with thread-local storage of its own, which may move while it is ready.
     Full = 2,
     /// A kernel thread of the process that uses heddle's primitives.
     Kernel = 3,
@@ -107,9 +109,8 @@ pub(crate) const HIBERNATES: u8 = 1;
 pub(crate) const HIBERNATED: u8 = 2;
 /// `Control::flags`: the stack was clean at the start and is measured at the end.
 pub(crate) const MEASURED: u8 = 4;
-/// `Control::flags`: a block of thread-local storage lies at the top of the stack, and the thread
-/// pointer names it while the thread runs. Beside it, from bit `CLASS_SHIFT` on, is a copy of
-/// `Control::class`, so that a switch finds the block from the first cache line alone.
+/// `Control::flags`: its thread-local storage lies at the top of its stack; bits `CLASS_SHIFT` on
+/// are then a copy of `Control::class`: a switch finds the block from the first cache line alone.
 pub(crate) const OWN_TLS: u8 = 8;
 /// See [`OWN_TLS`].
 const CLASS_SHIFT: u32 = 4;
@@ -242,7 +243,6 @@ impl Control {
     }
 
     /// Where its stack begins to be used (it grows down from here).
-    #[inline]
     pub(crate) fn stack_top(&self) -> *mut u8 {
         if self.flags.get() & OWN_TLS != 0 {
             return libc_tls::stack_top(self.thread_pointer());

@@ -78,6 +78,7 @@ fn is_stuck(runtime: &'static Runtime) -> bool {
         worker.sleeping.is_asleep()
             && worker.inbox.is_empty()
             && worker.fresh.len() == 0
+            && worker.offered.len() == 0
             && worker.requests.is_empty()
             && worker.io_waiting.load(Relaxed) == 0
             && worker.timers_waiting.load(Relaxed) == 0

@@ -200,8 +200,9 @@ impl Watch {
         let Some(thread) = running else { return };
         thread.record().add_cpu(TICK.as_nanos() as u64);
         worker.record.add_cpu(TICK.as_nanos() as u64);
-        let waiting =
-            worker.ready.load(Relaxed) != 0 || worker.fresh.len() != 0 || !worker.inbox.is_empty();
+        let waiting = worker.ready.load(Relaxed) != 0
+            || worker.fresh.len() + worker.offered.len() != 0
+            || !worker.inbox.is_empty();
         if stuck && waiting {
             self.relieve(worker, thread);
         }
@@ -225,7 +226,7 @@ impl Watch {
         monitor.blocked.fetch_add(1, Relaxed);
         self.name(thread);
         let before = &mut self.seen[worker.index as usize];
-        if before.compensated || worker.fresh.len() == 0 {
+        if before.compensated || worker.fresh.len() + worker.offered.len() == 0 {
             return;
         }
         before.compensated = true;

@@ -16,7 +16,7 @@ use core::ptr;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::arch::prefetch;
-use crate::control::Control;
+use crate::control::{Control, Kind};
 
 /// Scheduling groups of the Lazy region (TEK's four).
 pub(crate) const GROUPS: usize = 4;
@@ -183,6 +183,25 @@ impl RunQueues {
         self.lazy[group].rotate(thread)
     }
 
+    /// Takes out a lazy thread that may move, if one is the next of its group: so the others keep
+    /// their order.
+    pub fn pop_movable(&self) -> Option<&'static Control> {
+        for (group, ring) in self.lazy.iter().enumerate() {
+            if !ring.first().is_some_and(|thread| thread.kind.get() == Kind::Full) {
+                continue;
+            }
+            let thread = ring.pop();
+            if ring.is_empty() {
+                self.lazy_bits.set(self.lazy_bits.get() & !(1 << group));
+            }
+            if thread.is_some() {
+                self.ready.set(self.ready.get() - 1);
+                return thread;
+            }
+        }
+        None
+    }
+
     /// The most urgent ready group that has credit left; a new round when none has.
     #[cold]
     #[inline(never)]
@@ -297,6 +316,15 @@ impl Ring {
         // SAFETY: masked, so inside the vector once it has its capacity; only the owning worker
         // gets here, and no reference to the vector is alive during calls of this method.
         unsafe { (*self.entries.get()).as_mut_ptr().add(position & self.mask.get()) }
+    }
+
+    /// The next thread, which stays.
+    fn first(&self) -> Option<&'static Control> {
+        if self.head.get() == self.tail.get() {
+            return None;
+        }
+        // SAFETY: between head and tail the entries are written.
+        unsafe { (*self.entry(self.head.get())).as_ref() }
     }
 
     #[inline]

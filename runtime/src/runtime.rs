@@ -27,6 +27,8 @@ pub(crate) struct Runtime {
     pub monitor: Monitor,
     /// Workers that sleep or are about to; a hint.
     pub sleepers: AtomicU32,
+    /// A full thread was made: from then on ready ones are offered to workers that sleep.
+    full: AtomicBool,
     /// Placement of threads that kernel threads spawn.
     turn: AtomicUsize,
     count: AtomicUsize,
@@ -136,6 +138,7 @@ impl Runtime {
         Box::leak(Box::new(Runtime {
             monitor: Monitor::new(),
             sleepers: AtomicU32::new(0),
+            full: AtomicBool::new(false),
             turn: AtomicUsize::new(0),
             count: AtomicUsize::new(0),
             workers: [const { AtomicPtr::new(ptr::null_mut()) }; WORKERS_MAX],
@@ -225,6 +228,19 @@ impl Runtime {
         self.turn.store(0, Relaxed);
     }
 
+    /// Whether there may be full threads.
+    #[inline(always)]
+    pub fn has_full(&self) -> bool {
+        self.full.load(Relaxed)
+    }
+
+    /// A full thread is being made.
+    pub fn expect_full(&self) {
+        if !self.has_full() {
+            self.full.store(true, Relaxed);
+        }
+    }
+
     /// Workers so far.
     #[inline]
     pub fn count(&self) -> usize {
@@ -286,7 +302,7 @@ impl Runtime {
         }
     }
 
-    /// Takes half of somebody's fresh threads for `thief`; false when nobody has any.
+    /// Takes half of somebody's fresh or offered threads for `thief`; false when nobody has any.
     pub fn steal_for(&'static self, thief: &'static Worker) -> bool {
         let count = self.count();
         if count < 2 {
@@ -294,12 +310,14 @@ impl Runtime {
         }
         let start = (thief.random() % count as u64) as usize;
         for victim in (0..count).map(|i| self.worker((start + i) % count)) {
-            let waiting = victim.fresh.len();
-            if waiting != 0
-                && !ptr::eq(victim, thief)
-                && thief.adopt_from(&victim.fresh, waiting.div_ceil(2)) != 0
-            {
-                return true;
+            if ptr::eq(victim, thief) {
+                continue;
+            }
+            for list in [&victim.fresh, &victim.offered] {
+                let waiting = list.len();
+                if waiting != 0 && thief.adopt_from(list, waiting.div_ceil(2)) != 0 {
+                    return true;
+                }
             }
         }
         false
@@ -308,7 +326,8 @@ impl Runtime {
 
 /// How much a worker has to do: threads that belong to it, waiting ones counted again.
 fn load(worker: &Worker) -> u32 {
-    worker.live.load(Relaxed) + worker.fresh.len() + worker.ready.load(Relaxed)
+    let waiting = worker.fresh.len() + worker.offered.len();
+    worker.live.load(Relaxed) + waiting + worker.ready.load(Relaxed)
 }
 
 fn deliver(worker: &'static Worker, thread: &'static Control) {

@@ -335,6 +335,8 @@ pub(crate) fn cancel(thread: &'static Control) {
 ///
 /// Only stores: callers hold locks. A worker that sleeps needs no signal, see `Worker::resort`.
 pub(crate) fn priority_was_raised(thread: &Control) {
+    // ORDER: pairs with the fence in `Worker::adopt`, for a full thread that moves just now.
+    fence(SeqCst);
     // SAFETY: null or a worker; workers live for ever.
     if let Some(worker) = unsafe { thread.worker.load(Acquire).as_ref() } {
         // ORDER: Release publishes the priority; the poll word comes last (see `Worker::look`).
@@ -344,7 +346,22 @@ pub(crate) fn priority_was_raised(thread: &Control) {
 }
 
 /// Serves a cancellation that has arrived at `worker`, in its scheduler context.
+///
+/// A full thread may have moved since: then it is for its worker now, and for nobody if it is
+/// being moved: it has been ready meanwhile, so its next wait sees the flag.
 pub(crate) fn serve_cancel(worker: &'static Worker, thread: &'static Control) {
+    let owner = thread.worker.load(Acquire).cast_const();
+    if !ptr::eq(owner, worker) {
+        // SAFETY: null or a worker; workers live for ever.
+        match unsafe { owner.as_ref() } {
+            Some(owner) => {
+                owner.requests.push(thread);
+                owner.notify();
+            }
+            None => release(thread),
+        }
+        return;
+    }
     if is_cancellable(thread) && thread.cancellable.get() && expire(thread, Outcome::Cancelled) {
         worker.ready_local(thread);
     }

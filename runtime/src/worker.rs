@@ -9,6 +9,10 @@
 //!                                     look(): inbox, timers, reactor, fresh threads
 //!                                     next(): switch to a thread, or idle(): sleep in the reactor
 //! ```
+//! What a full thread must not keep across a park, a yield or anything that may switch: a
+//! `&Worker`, or what belongs to one (its ring, its timers, its cache). It may go on on another
+//! worker, so all of it is asked for anew ([`sched::worker`]).
+//!
 //! Invariants:
 //! 1. Everything but the block marked "shared" is touched only by the worker's kernel thread.
 //! 2. A worker that sleeps has announced it (`sleeping`) and looked at its inbox afterwards.
@@ -26,7 +30,7 @@ use std::io;
 use heddle_record::{Record, State};
 
 use crate::arch::{self, Context};
-use crate::control::{Control, Outcome};
+use crate::control::{Control, Kind, Outcome};
 use crate::fresh::Fresh;
 use crate::inbox::Inbox;
 use crate::io::Reactor;
@@ -103,6 +107,8 @@ pub(crate) struct Worker {
     pub sleeping: Sleep,
     /// Shared: threads that have not started.
     pub fresh: Fresh,
+    /// Shared: full threads of its own that are ready and that an idle worker may have.
+    pub offered: Fresh,
     /// Shared: cancellations asked for by others.
     pub requests: Requests,
     /// Shared: a priority was raised, so a queued thread may be in the wrong queue. Set before the
@@ -154,6 +160,7 @@ impl Worker {
             inbox: Inbox::new(),
             sleeping: Sleep::new(),
             fresh: Fresh::new(),
+            offered: Fresh::new(),
             requests: Requests::new(),
             resort: AtomicBool::new(false),
             live: AtomicU32::new(0),
@@ -215,6 +222,9 @@ impl Worker {
                 return Some(thread);
             }
         }
+        if self.queues.len() == 0 && self.offered.len() != 0 {
+            self.adopt_from(&self.offered, FRESH_BATCH);
+        }
         self.queues.pop()
     }
 
@@ -244,7 +254,39 @@ impl Worker {
         record.set_tid(self.tid);
         record.set_state(State::Ready);
         self.live.store(self.live.load(Relaxed) + 1, Relaxed);
+        if thread.kind.get() == Kind::Full {
+            // ORDER: the worker before the priority is read; pairs with the fence in
+            // `sched::priority_was_raised`: the priority is seen here, or the worker there.
+            fence(SeqCst);
+        }
         self.queues.push(thread);
+    }
+
+    /// Offers half of its ready full threads to workers that sleep, and takes back what nobody
+    /// wanted of the last offer: so none waits longer for being offered than from look to look.
+    ///
+    /// A thread that is offered is as one that was not started: of no worker, in no queue, without
+    /// a timer.
+    #[cold]
+    fn offer(&'static self) {
+        if self.offered.len() != 0 {
+            self.adopt_from(&self.offered, u32::MAX);
+        }
+        if self.runtime.sleepers.load(Relaxed) == 0 {
+            return;
+        }
+        let mut any = false;
+        for _ in 0..self.queues.len() / 2 {
+            let Some(thread) = self.queues.pop_movable() else { break };
+            self.timers.remove(thread);
+            self.live.store(self.live.load(Relaxed) - 1, Relaxed);
+            thread.worker.store(ptr::null_mut(), Relaxed);
+            self.offered.push(thread);
+            any = true;
+        }
+        if any {
+            self.runtime.wake_a_sleeper();
+        }
     }
 
     /// A thread of this worker becomes ready; called on the worker's kernel thread.
@@ -280,6 +322,9 @@ impl Worker {
         }
         self.fire_timers(now);
         self.reactor.poll(self);
+        if self.runtime.has_full() {
+            self.offer();
+        }
         self.ready.store(self.queues.len() + self.fresh.len(), Relaxed);
     }
 

@@ -303,13 +303,14 @@ pub(crate) fn receive_until(
     until: Until,
 ) -> io::Result<usize> {
     let me = sched::current();
+    let hint = me.hint.get();
+    if hint < TRIES && ring_of(me).is_some() {
+        yield_first(me);
+    }
+    // A full thread may be on another worker now.
     let Some(ring) = ring_of(me) else {
         return receive_by_retry(fd, buffer, flags, until);
     };
-    let hint = me.hint.get();
-    if hint < TRIES {
-        yield_first(me);
-    }
     // After the last switch before the wait: a cancellation that is served while the thread does
     // not wait leaves nothing but the flag.
     check(me)?;

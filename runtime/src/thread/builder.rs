@@ -112,6 +112,9 @@ impl Builder {
     /// To the kernel it is no thread: mutexes of the C library that inherit priority or are robust
     /// don't work in it, and `pthread_exit` must not be called.
     ///
+    /// It may go on on another worker, that is on another kernel thread, after any call that
+    /// waits or yields: idle workers take ready full threads from busy ones.
+    ///
     /// On the native backend every thread is a kernel thread and has all of this.
     ///
     /// ```
@@ -224,7 +227,7 @@ impl Builder {
             thread.flags.set(HIBERNATES);
         }
         stack::peak::begin(thread, role);
-        if self.full {
+        if block_bytes != 0 {
             give_block(thread)?;
         }
         let record = thread.record();
@@ -251,6 +254,14 @@ impl Builder {
         if self.hibernate {
             let text = "a full thread can't hibernate: its stack holds its thread-local storage";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        if let Some(runtime) = runtime::get() {
+            runtime.expect_full();
+        }
+        #[cfg(feature = "sim")]
+        if crate::sim::now().is_some() {
+            // All of its threads run on one kernel thread, whose storage the driver needs.
+            return Ok(0);
         }
         match libc_tls::library() {
             Ok(library) => Ok(library.block_bytes()),
