@@ -13,7 +13,7 @@ use std::io;
 
 use super::region::Region;
 use super::{CLASS_BYTES, CLASSES};
-use crate::control::{self, Control, Kind};
+use crate::control::{self, Control, Kind, OWN_TLS};
 use crate::raw_lock::RawLock;
 use crate::sys::memory::{self, PAGE};
 
@@ -23,6 +23,8 @@ pub(crate) const KERNEL_CLASS: u8 = CLASSES as u8;
 const BATCH: u32 = 64;
 /// A cache with more pairs of a class gives a batch back.
 const CACHED_MAX: u32 = 2048;
+/// The same after a full thread, which has touched two pages more of its stack.
+const CACHED_FULL_MAX: u32 = 256;
 /// Stacks of a class whose memory goes back in one round.
 const DECAYED_AT_ONCE: u32 = 1024;
 /// Pairs that are made at once while there are few.
@@ -212,8 +214,10 @@ pub(crate) fn give(cache: Option<&Cache>, control: &Control) {
     match cache {
         Some(cache) => {
             cache.0[class].push(control);
-            if cache.0[class].count.get() > CACHED_MAX {
-                give_batch(cache, class);
+            let full = control.flags.get() & OWN_TLS != 0;
+            let most = if full { CACHED_FULL_MAX } else { CACHED_MAX };
+            if cache.0[class].count.get() > most {
+                give_batch(cache, class, most / 2);
             }
         }
         None => {
@@ -225,8 +229,8 @@ pub(crate) fn give(cache: Option<&Cache>, control: &Control) {
 }
 
 #[cold]
-fn give_batch(cache: &Cache, class: usize) {
+fn give_batch(cache: &Cache, class: usize, count: u32) {
     let pool = &POOLS[class];
     let _guard = pool.lock.lock();
-    cache.0[class].move_to(&pool.free, CACHED_MAX / 2);
+    cache.0[class].move_to(&pool.free, count);
 }
