@@ -73,10 +73,15 @@ fn begin_role(thread: &'static Control, number: u16) {
 }
 
 /// Measures a thread that ends, if it was chosen; called after it left its stack.
+#[inline]
 pub(crate) fn finish(thread: &'static Control) {
-    if thread.flags.get() & MEASURED == 0 {
-        return;
+    if thread.flags.get() & MEASURED != 0 {
+        finish_measured(thread);
     }
+}
+
+#[inline(never)]
+fn finish_measured(thread: &'static Control) {
     let Some(peak) = of(thread) else { return };
     let Some(fields) = thread.record().read() else { return };
     if let Some(role) = role(fields.role) {

@@ -161,7 +161,7 @@ impl Builder {
         T: Send,
     {
         let runtime = runtime::try_get_or_start()?;
-        let this = self.with_policy().with_default_kind();
+        let this = self.with_policy();
         let priority = this.checked_priority()?;
         if runtime.config.backend == crate::config::Backend::Native {
             // SAFETY: passed on.
@@ -187,11 +187,11 @@ impl Builder {
         self
     }
 
-    /// Full if the runtime's configuration has every thread full.
-    fn with_default_kind(mut self) -> Self {
-        let all = runtime::get().is_some_and(|runtime| runtime.config.full_threads);
-        self.full |= all && !self.hibernate;
-        self
+    /// As asked, else as the runtime's configuration has it for all.
+    #[inline]
+    fn is_full(&self) -> bool {
+        let for_all = || runtime::get().is_some_and(|runtime| runtime.config.full_threads);
+        self.full || (!self.hibernate && for_all())
     }
 
     fn checked_priority(&self) -> io::Result<u8> {
@@ -208,17 +208,18 @@ impl Builder {
 
     /// A slot with a stack and a record, with two references: the thread's and its handle's.
     pub(crate) fn make(self) -> io::Result<&'static Control> {
-        let this = self.with_policy().with_default_kind();
+        let this = self.with_policy();
         this.make_with(this.checked_priority()?)
     }
 
     fn make_with(&self, priority: u8) -> io::Result<&'static Control> {
         let role = self.role.as_deref().map_or(0, table::intern_role);
-        let block_bytes = if self.full { self.block_bytes()? } else { 0 };
+        let full = self.is_full();
+        let block_bytes = if full { self.block_bytes()? } else { 0 };
         let class = self.stack_class(role, block_bytes)?;
         let worker = sched::worker();
         let thread = stack::take(worker.map(|worker| &worker.cache), class)?;
-        thread.reset(if self.full { Kind::Full } else { Kind::Light }, 2);
+        thread.reset(if full { Kind::Full } else { Kind::Light }, 2);
         thread.priority.store(priority, Relaxed);
         thread.base_priority.store(priority, Relaxed);
         let group = self.group.unwrap_or(Group::Normal);
@@ -234,7 +235,7 @@ impl Builder {
         record.publish(&Fields {
             generation: record.generation().wrapping_add(1),
             state: State::New,
-            kind: if self.full { RecordKind::Full } else { RecordKind::Light },
+            kind: if full { RecordKind::Full } else { RecordKind::Light },
             class: if priority == 0 { Class::Lazy } else { Class::TimeCritical },
             priority,
             group,
@@ -250,6 +251,7 @@ impl Builder {
     }
 
     /// Bytes of a full thread's block, if there can be full threads.
+    #[cold]
     fn block_bytes(&self) -> io::Result<usize> {
         if self.hibernate {
             let text = "a full thread can't hibernate: its stack holds its thread-local storage";
@@ -335,6 +337,7 @@ impl Builder {
 
 /// Makes the block of thread-local storage of a full thread that is being made; without memory
 /// the slot is given back.
+#[cold]
 fn give_block(thread: &'static Control) -> io::Result<()> {
     thread.set_own_tls();
     let low = thread.stack.get().wrapping_add(memory::PAGE);

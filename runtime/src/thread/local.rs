@@ -93,10 +93,13 @@ impl<T: 'static> LocalKey<T> {
 
 /// Drops the locals of a thread that ends; called by the thread itself. False: the destructors set
 /// locals again each time, and what is left stays.
+#[inline]
 pub(crate) fn destroy(me: &'static Control) -> bool {
-    if me.extension.load(Relaxed).is_null() {
-        return true;
-    }
+    me.extension.load(Relaxed).is_null() || destroy_made(me)
+}
+
+#[inline(never)]
+fn destroy_made(me: &'static Control) -> bool {
     let extension = me.extension();
     for _ in 0..DESTRUCTOR_ROUNDS {
         let locals = extension.locals.take();

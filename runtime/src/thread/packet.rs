@@ -34,6 +34,7 @@ const fn on_heap<F, T>() -> bool {
 /// Writes `closure` to where the thread finds it and points the thread's context at its start.
 ///
 /// Returns where the result will be.
+#[inline]
 pub(crate) fn prepare<F, T>(thread: &'static Control, closure: F) -> *mut super::Result<T>
 where
     F: FnOnce() -> T,
@@ -90,14 +91,22 @@ pub(crate) fn begin(me: &'static Control) {
 }
 
 /// Runs the destructors of the values that the ending thread has by itself.
+#[inline]
 pub(crate) fn destroy_values(me: &'static Control) {
-    let all = super::local::destroy(me);
     if me.flags.get() & OWN_TLS != 0 {
-        libc_tls::run_destructors();
-        if all {
-            // Those may have used ours.
-            super::local::destroy(me);
-        }
+        return destroy_all_values(me);
+    }
+    super::local::destroy(me);
+}
+
+/// Of a full thread, which has those of the C library and the language too.
+#[cold]
+fn destroy_all_values(me: &'static Control) {
+    let all = super::local::destroy(me);
+    libc_tls::run_destructors();
+    if all {
+        // Those may have used ours.
+        super::local::destroy(me);
     }
 }
 

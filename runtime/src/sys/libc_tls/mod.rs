@@ -148,6 +148,7 @@ pub(crate) unsafe fn prepare(tls: *mut u8, stack: &Stack, number: u32) -> io::Re
 }
 
 /// Where the stack below the block with the thread pointer `tls` begins.
+#[cold]
 pub(crate) fn stack_top(tls: *mut u8) -> *mut u8 {
     tls.wrapping_sub(examined().below)
 }
