@@ -243,7 +243,6 @@ impl Control {
     }
 
     /// Where its stack begins to be used (it grows down from here).
-    #[inline(always)]
     pub(crate) fn stack_top(&self) -> *mut u8 {
         if self.flags.get() & OWN_TLS != 0 {
             return libc_tls::stack_top(self.thread_pointer());
