@@ -8,29 +8,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
+use common::full;
 use heddle::sync::{Barrier, Mutex, Semaphore, mpsc};
-use heddle::thread::{self, Builder, JoinHandle};
+use heddle::thread::{self, Builder};
 
-/// A full thread; `None`, said once, where there can't be one.
-fn try_full<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> Option<JoinHandle<T>> {
-    match Builder::new().full().spawn(body) {
-        Ok(handle) => Some(handle),
-        Err(error) => {
-            assert_eq!(error.kind(), std::io::ErrorKind::Unsupported, "{error}");
-            println!("skip: {error}");
-            None
-        }
-    }
-}
-
-fn full<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-    Builder::new().full().spawn(body).unwrap()
-}
+#[path = "common/full.rs"]
+mod common;
 
 /// Ends a test where there are no full threads.
 macro_rules! need_full {
     () => {
-        match try_full(|| ()) {
+        match common::try_full(|| ()) {
             Some(handle) => handle.join().unwrap(),
             None => return,
         }
@@ -398,45 +386,6 @@ fn allocations_may_end_on_another_thread() {
     producers.into_iter().for_each(|thread| thread.join().unwrap());
     let count: usize = consumer.join().unwrap();
     assert_eq!(count, 20 * 299);
-}
-
-/// Resident bytes of the process.
-fn resident_bytes() -> usize {
-    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
-    text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
-}
-
-#[test]
-fn short_threads_leave_nothing_behind() {
-    need_full!();
-    if std::env::var("HEDDLE_BACKEND").as_deref() == Ok("native") {
-        return println!("skip: the C library's own threads");
-    }
-    // A symbol that nothing defines, with a long name.
-    let unknown: Arc<CStr> = std::ffi::CString::new("x".repeat(1200)).unwrap().into();
-    let round = || {
-        let threads: Vec<_> = (0..100)
-            .map(|number| {
-                let unknown = unknown.clone();
-                full(move || {
-                    TEXT.with_borrow_mut(|text| text.0.push('x'));
-                    let blocks: Vec<Vec<u8>> = (1..20).map(|i| vec![1; i * 24 + number]).collect();
-                    thread::yield_now();
-                    drop(blocks);
-                    // An error that nobody asks for keeps its text, which has the name in it.
-                    // SAFETY: a valid text; the default handle needs no opening.
-                    unsafe { libc::dlsym(libc::RTLD_DEFAULT, unknown.as_ptr()) };
-                })
-            })
-            .collect();
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
-    };
-    (0..20).for_each(|_| round());
-    let before = resident_bytes();
-    (0..1000).for_each(|_| round());
-    let grown = resident_bytes().saturating_sub(before);
-    // Other tests run beside this one.
-    assert!(grown < 64 << 20, "100000 short threads left {} KiB", grown >> 10);
 }
 
 #[test]

@@ -6,26 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
+use common::full;
 use heddle::sync::Semaphore;
-use heddle::thread::{self, Builder, JoinHandle};
+use heddle::thread;
+
+#[path = "common/full.rs"]
+mod common;
 
 std::thread_local! {
     static NUMBER: Cell<u32> = const { Cell::new(5) };
-}
-
-fn full<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-    Builder::new().full().spawn(body).unwrap()
-}
-
-/// Whether there can be full threads; said once where there can't.
-fn possible() -> bool {
-    match Builder::new().full().spawn(|| ()) {
-        Ok(handle) => handle.join().is_ok(),
-        Err(error) => {
-            println!("skip: {error}");
-            false
-        }
-    }
 }
 
 fn set_errno(number: c_int) {
@@ -41,9 +30,8 @@ fn errno() -> c_int {
 /// Threads that were ready on a busy worker are run by an idle one; each stays itself.
 #[test]
 fn ready_threads_move_to_idle_workers_and_keep_what_is_theirs() {
-    if !possible() {
-        return;
-    }
+    let Some(first) = common::try_full(|| ()) else { return };
+    first.join().unwrap();
     if std::env::var("HEDDLE_BACKEND").as_deref() == Ok("native") {
         return println!("skip: kernel threads move as the kernel says");
     }
@@ -83,9 +71,8 @@ fn ready_threads_move_to_idle_workers_and_keep_what_is_theirs() {
 /// Wakes, timeouts, cancellations and moves at once: nobody is lost.
 #[test]
 fn moving_threads_are_woken_timed_out_and_cancelled_once() {
-    if !possible() {
-        return;
-    }
+    let Some(first) = common::try_full(|| ()) else { return };
+    first.join().unwrap();
     let semaphore = Arc::new(Semaphore::new(0));
     let given = 4000;
     let takers: Vec<_> = (0..8)
