@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -124,6 +125,38 @@ fn attached_and_let_go() {
         eventually("way back", || policies(pid, |_| true) == BTreeSet::from([OTHER]));
         drop(heddle);
     }
+    program.signal(Signal::TERM);
+    assert_eq!(program.end().status.code(), Some(44));
+}
+
+#[test]
+fn a_program_goes_on_without_its_main_thread() {
+    if !may_go_back() {
+        crate::support::skip!("not root: there may be no way back");
+    }
+    let folder = Folder::new("attached-without-main");
+    let mut command = folder.plain(c("classes"));
+    command.arg("without-main");
+    let mut program = start(&folder, command);
+    let pid = number(program.id());
+    let is_zombie = || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.contains(") Z ")
+    };
+    program.until("end of the main thread", is_zombie);
+    let policy = policy(&folder, "idle");
+    let other = Folder::new("attached-without-main-heddle");
+    let mut command = other.plain(env!("CARGO_BIN_EXE_heddle"));
+    command.args(["run", "--policy", &policy, "--pid", &pid.to_string()]);
+    let mut heddle = other.start(command);
+    heddle.until("Lazy region", || of(pid, "burner") == BTreeSet::from([IDLE]));
+    // Long enough for several looks that spare nothing: those are a second apart.
+    let later = Instant::now() + Duration::from_secs(3);
+    heddle.until("a few looks", || Instant::now() > later);
+    heddle.signal(Signal::TERM);
+    eventually("way back", || of(pid, "burner") == BTreeSet::from([OTHER]));
+    let ended = heddle.end();
+    assert!(ended.errors.contains("goes on with what it had"), "{}", ended.errors);
     program.signal(Signal::TERM);
     assert_eq!(program.end().status.code(), Some(44));
 }

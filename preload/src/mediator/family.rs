@@ -57,7 +57,7 @@ impl Family {
     pub fn refresh(&mut self) -> bool {
         let before = self.members.len();
         self.members.retain(|pid, member| {
-            Stat::of(*pid).is_some_and(|stat| stat.started == member.started && stat.state != b'Z')
+            Stat::of(*pid).is_some_and(|stat| stat.started == member.started && !stat.is_over())
         });
         let mut changed = self.members.len() != before;
         let all = proc::processes();

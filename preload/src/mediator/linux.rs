@@ -136,7 +136,7 @@ impl Linux {
 
     /// Whether any process of the program lives.
     pub fn is_alive(&mut self) -> bool {
-        self.family.pids().any(|pid| Stat::of(pid).is_some_and(|stat| stat.state != b'Z'))
+        self.family.pids().any(|pid| Stat::of(pid).is_some_and(|stat| !stat.is_over()))
     }
 
     /// The process of a thread that was seen.

@@ -12,6 +12,8 @@ pub struct Stat {
     pub state: u8,
     /// The parent process.
     pub parent: i32,
+    /// How many threads the process has.
+    pub threads: i32,
     /// When it started, in clock ticks since boot.
     pub started: u64,
 }
@@ -25,7 +27,8 @@ impl Stat {
         Some(Stat {
             state: fields.next()?.bytes().next()?,
             parent: fields.next()?.parse().ok()?,
-            started: fields.nth(17)?.parse().ok()?,
+            threads: fields.nth(15)?.parse().ok()?,
+            started: fields.nth(1)?.parse().ok()?,
         })
     }
 
@@ -50,6 +53,12 @@ impl Stat {
     /// Whether it runs or waits for a CPU.
     pub fn is_runnable(&self) -> bool {
         self.state == b'R'
+    }
+
+    /// Whether the process has ended. One is a zombie, too, whose main thread has ended
+    /// (`pthread_exit`) while others run.
+    pub fn is_over(&self) -> bool {
+        matches!(self.state, b'Z' | b'X') && self.threads <= 1
     }
 }
 
@@ -124,11 +133,19 @@ mod tests {
     #[test]
     fn stat_survives_a_hostile_name() {
         let text = b"7 (a) R) S 42 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20";
-        assert_eq!(Stat::parse(text), Some(Stat { state: b'S', parent: 42, started: 4711 }));
+        let stat = Stat { state: b'S', parent: 42, threads: 17, started: 4711 };
+        assert_eq!(Stat::parse(text), Some(stat));
         assert_eq!(Stat::parse(b"7 (x R"), None);
         assert_eq!(Stat::parse(b"7 (x) R 1 2"), None);
         assert_eq!(parse_schedstat(b"1234 99 7\n"), Some((1234, 7)));
         assert_eq!(parse_schedstat(b"1 2"), None);
+    }
+
+    #[test]
+    fn a_process_outlives_its_main_thread() {
+        let stat = |state, threads| Stat { state, parent: 1, threads, started: 2 };
+        assert!(!stat(b'Z', 2).is_over() && !stat(b'S', 1).is_over());
+        assert!(stat(b'Z', 1).is_over() && stat(b'X', 0).is_over());
     }
 
     #[test]
@@ -144,6 +161,7 @@ mod tests {
         let pid = std::process::id() as i32;
         assert!(threads(pid).contains(&pid) && processes().contains(&pid));
         assert_eq!(Stat::of(pid).map(|it| it.started), heddle_record::process::start_time(pid));
+        assert!(Stat::of(pid).is_some_and(|it| it.threads >= 1 && !it.is_over()));
         assert!(threads(1 << 25).is_empty() && Stat::of(1 << 25).is_none());
     }
 }

@@ -1,8 +1,11 @@
 /* One thread named "urgent" that works now and then, and two named "burner" that always do.
- * SIGUSR1 ends the urgent one, SIGTERM the program, with status 44. */
+ * SIGUSR1 ends the urgent one, SIGTERM the program, with status 44. With an argument the main
+ * thread ends at once, and the others go on without it. */
 #include "program.h"
 
 static int calm, stop;
+static pthread_t first, burners[2];
+static sigset_t signals;
 
 static void *urgent(void *arg)
 {
@@ -20,18 +23,11 @@ static void *burner(void *arg)
 	return arg;
 }
 
-int main(void)
+static void *obey(void *arg)
 {
-	sigset_t signals;
 	int number = 0;
 
-	sigemptyset(&signals);
-	sigaddset(&signals, SIGUSR1);
-	sigaddset(&signals, SIGTERM);
-	GOOD(pthread_sigmask(SIG_BLOCK, &signals, NULL));
-	pthread_t first = start(urgent, NULL);
-	pthread_t burners[] = { start(burner, NULL), start(burner, NULL) };
-	say("ready");
+	(void)arg;
 	do {
 		MUST(sigwait(&signals, &number) == 0);
 		__atomic_store_n(&calm, 1, __ATOMIC_RELEASE);
@@ -40,5 +36,23 @@ int main(void)
 	join(first);
 	join(burners[0]);
 	join(burners[1]);
-	return 44;
+	exit(44);
+}
+
+int main(int count, char **arguments)
+{
+	(void)arguments;
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGUSR1);
+	sigaddset(&signals, SIGTERM);
+	GOOD(pthread_sigmask(SIG_BLOCK, &signals, NULL));
+	first = start(urgent, NULL);
+	burners[0] = start(burner, NULL);
+	burners[1] = start(burner, NULL);
+	say("ready");
+	if (count > 1) {
+		start(obey, NULL);
+		pthread_exit(NULL);
+	}
+	obey(NULL);
 }
