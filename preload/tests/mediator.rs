@@ -356,6 +356,28 @@ fn children_of_lowered_threads_are_restored() {
     kill(child);
 }
 
+#[test]
+fn children_that_lived_before_belong_to_the_program() {
+    let Some(mut program) = Program::start(&["nice", "-n", "4"]) else { return };
+    if !may(SOME_IDLE) {
+        return;
+    }
+    let child = program.say("fork");
+    let plain = Scheduling { nice: 4, ..Scheduling::default() };
+    let wait_for = |wanted| {
+        let has_it = || sched::get(child).is_ok_and(|it| it == wanted).then_some(());
+        wait("what the child gets", has_it);
+    };
+    wait_for(plain);
+    mediate(&mut program, &policy("idle", ""), |program| {
+        program.say("busy");
+        wait_for(Scheduling { policy: IDLE, ..plain });
+        program.say("rest");
+        wait_for(plain);
+    });
+    kill(child);
+}
+
 fn kill(pid: i32) {
     let status = Command::new("kill").args(["-9", &pid.to_string()]).status();
     assert!(status.expect("kill runs").success());

@@ -1,8 +1,8 @@
 //! The processes of one program and the classes of their threads.
 //!
 //! Invariants
-//! - A process belongs to the family if it is the first one or was started by one of the family
-//!   while that lived and was looked at; it is known by pid and start time.
+//! - A process belongs to the family if it is the first one, or if its parent is of the family when
+//!   it is looked at first; it is known by pid and start time. This process is never taken in.
 //! - What a table says of a thread counts only for a thread that /proc lists in that process.
 
 use std::collections::{HashMap, HashSet};
@@ -32,14 +32,13 @@ pub struct Family {
 }
 
 impl Family {
-    /// The first process; `None` if there is none by this number.
+    /// The first process and its descendants; `None` if there is none by this number.
     pub fn of(pid: i32) -> Option<Family> {
-        let mut family = Family {
-            members: HashMap::new(),
-            // Whoever lives already did not inherit anything from us.
-            strangers: proc::processes().into_iter().filter(|it| *it != pid).collect(),
-        };
+        // We may be asked for a process that started us.
+        let own = std::process::id() as i32;
+        let mut family = Family { members: HashMap::new(), strangers: HashSet::from([own]) };
         family.add(pid, Stat::of(pid)?.started);
+        family.refresh();
         Some(family)
     }
 
@@ -61,16 +60,17 @@ impl Family {
         });
         let mut changed = self.members.len() != before;
         let all = proc::processes();
-        // Grandchildren may have a lower number than their parents: once more if there was one.
-        let mut unknown: Vec<i32> = all
+        let mut unknown: Vec<(i32, Stat)> = all
             .iter()
             .copied()
             .filter(|pid| !self.strangers.contains(pid) && !self.members.contains_key(pid))
+            .filter_map(|pid| Some((pid, Stat::of(pid)?)))
+            .filter(|(_, stat)| !stat.is_over())
             .collect();
+        // Grandchildren may have a lower number than their parents: once more if there was one.
         loop {
             let count = unknown.len();
-            unknown.retain(|pid| {
-                let Some(stat) = Stat::of(*pid) else { return false };
+            unknown.retain(|(pid, stat)| {
                 let ours = self.members.contains_key(&stat.parent);
                 if ours {
                     self.add(*pid, stat.started);
@@ -82,7 +82,7 @@ impl Family {
                 break;
             }
         }
-        self.strangers.extend(unknown);
+        self.strangers.extend(unknown.into_iter().map(|(pid, _)| pid));
         let alive: HashSet<i32> = all.into_iter().collect();
         self.strangers.retain(|pid| alive.contains(pid));
         changed
