@@ -12,13 +12,15 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use heddle_preload::mediator::{Mediator, Report};
+use heddle_preload::mediator::{Mediator, Powers, Report};
 use heddle_preload::policy::Policy;
 use heddle_preload::sys::sched::{self, BATCH, IDLE, OTHER, RR, Scheduling};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Set in the copy of this test that is to be killed: the pid to mediate, and the policy.
 const AGENT: &str = "HEDDLE_TEST_AGENT";
+/// Set in the copy of this test that is to say whether it is capable.
+const PROBE: &str = "HEDDLE_TEST_PROBE";
 
 /// The program under test, compiled once.
 fn program() -> Option<&'static PathBuf> {
@@ -392,6 +394,34 @@ fn agent() {
     loop {
         thread::sleep(mediator.step());
     }
+}
+
+/// The body of the process that lives in a user namespace below.
+#[test]
+fn probe() {
+    if std::env::var_os(PROBE).is_some() {
+        println!("capable: {}", Powers::probe(None).capable);
+    }
+}
+
+#[test]
+fn a_capability_of_a_user_namespace_is_none() {
+    let this = std::env::current_exe().expect("this test");
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user"])
+        .arg(this)
+        .args(["--exact", "probe", "--nocapture"])
+        .env(PROBE, "1")
+        .output();
+    let output = match output {
+        Ok(output) if output.status.success() => output,
+        other => {
+            println!("skip: no user namespace to be had: {other:?}");
+            return;
+        }
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("capable: false"), "{text}");
 }
 
 fn start_agent(prefix: &[&str], pid: i32, means: &str) -> Child {

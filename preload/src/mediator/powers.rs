@@ -6,6 +6,7 @@
 //! - [`choose`] is a pure function and says for each better means why it was not chosen.
 
 use std::fs;
+use std::io;
 use std::path::PathBuf;
 
 use super::aims::Means;
@@ -18,10 +19,14 @@ const CEILING_MAX: u32 = 49;
 /// CAP_SYS_NICE in the mask of capabilities.
 const CAP_SYS_NICE: u64 = 1 << 23;
 
+/// The nice values that there are.
+const NICE_MIN: i32 = -20;
+const NICE_MAX: i32 = 19;
+
 /// What may be done to the threads of a process.
 #[derive(Clone, Debug)]
 pub struct Powers {
-    /// This process has CAP_SYS_NICE.
+    /// This process has CAP_SYS_NICE, and not only in a user namespace of its own.
     pub capable: bool,
     /// The process is of the same user (or we are capable).
     pub same_user: bool,
@@ -43,7 +48,7 @@ impl Powers {
         let own = std::process::id() as i32;
         let target = pid.unwrap_or(own);
         let mask = status_number(own, "CapEff:", 16).unwrap_or(0);
-        let capable = mask & CAP_SYS_NICE != 0;
+        let capable = mask & CAP_SYS_NICE != 0 && may_raise();
         let limits = fs::read_to_string(format!("/proc/{target}/limits")).unwrap_or_default();
         let limit = |name| soft_limit(&limits, name).unwrap_or(0);
         let rt_limit = limit("Max realtime priority");
@@ -81,7 +86,7 @@ impl Powers {
 
     /// The lowest nice value that may be given.
     pub fn lowest_nice(&self) -> i32 {
-        if self.capable { -20 } else { (20 - self.nice_limit.min(40) as i32).min(19) }
+        if self.capable { NICE_MIN } else { (20 - self.nice_limit.min(40) as i32).min(NICE_MAX) }
     }
 }
 
@@ -101,12 +106,27 @@ fn soft_limit(limits: &str, name: &str) -> Option<u32> {
     }
 }
 
-/// The thread takes what it was given along when it ends.
+/// Whether the kernel knows of CAP_SYS_NICE, too: in a user namespace (a container without root)
+/// the mask has it, but the kernel asks for it in the first namespace.
+fn may_raise() -> bool {
+    on_a_thread(|now| {
+        // From above, so that it is a change for whoever has the lowest already.
+        sched::set(0, &Scheduling { nice: (now.nice + 1).min(NICE_MAX), ..now })?;
+        sched::set(0, &Scheduling { nice: NICE_MIN, ..now })
+    })
+    .is_ok()
+}
+
 fn try_on_a_thread(wanted: Scheduling) -> Result<(), String> {
-    let attempt = std::thread::Builder::new().spawn(move || {
-        let now = sched::get(0)?;
-        sched::set(0, &Scheduling { nice: now.nice, ..wanted })
-    });
+    on_a_thread(move |now| sched::set(0, &Scheduling { nice: now.nice, ..wanted }))
+}
+
+/// The attempt is told what its thread has now. The thread takes what it was given along when it
+/// ends.
+fn on_a_thread(
+    attempt: impl FnOnce(Scheduling) -> io::Result<()> + Send + 'static,
+) -> Result<(), String> {
+    let attempt = std::thread::Builder::new().spawn(move || attempt(sched::get(0)?));
     match attempt.map(std::thread::JoinHandle::join) {
         Ok(Ok(result)) => result.map_err(|error| error.to_string()),
         _ => Err("no thread could be made to try it".into()),
