@@ -45,6 +45,8 @@ struct Sim {
     lazy_cpu_ns: u64,
     way_back: bool,
     rr_allowed: bool,
+    /// As kernels before 6.12 do.
+    ignores_slices: bool,
     sets: usize,
 }
 
@@ -157,7 +159,8 @@ impl World for Sim {
         if denied {
             return Err(Errno::PERM.into());
         }
-        thread.now = *wanted;
+        let slice_ns = if self.ignores_slices { thread.now.slice_ns } else { wanted.slice_ns };
+        thread.now = Scheduling { slice_ns, ..*wanted };
         if let Some((countdown, creator)) = self.ambush.front_mut() {
             if *countdown == 0 {
                 let creator = *creator;
@@ -360,6 +363,24 @@ proptest! {
             prop_assert_eq!(it.now, it.truth);
         }
     }
+}
+
+#[test]
+fn the_watchdog_is_told_what_the_kernel_made_of_it() {
+    let mut core = start(Means::Nice { lowest: -20, way_back: true }, &[1], Vec::new());
+    core.world().ignores_slices = true;
+    classify(
+        core.world(),
+        0,
+        Attributes { class: Class::TimeCritical, priority: 50, group: Group::Normal },
+    );
+    core.world().threads.get_mut(&100).expect("it lives").active = true;
+    core.step();
+    let sim = core.world();
+    let changed = sim.threads[&100];
+    assert!(changed.now.nice < changed.truth.nice && changed.now.slice_ns == 0, "{changed:?}");
+    sim.watchdog();
+    assert_eq!(sim.threads[&100].now, changed.truth);
 }
 
 fn with(tid_class: &[(Class, u8)]) -> Core<Sim> {

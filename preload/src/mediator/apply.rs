@@ -121,6 +121,12 @@ impl<W: World> Core<W> {
         self.traces.add(task.origin, task.given, now);
         self.traces.add(task.origin, given, now);
         task.given = given;
+        if given != aim.scheduling && given != task.origin {
+            // The watchdog gives back only what the note says: a kernel that ignores slices, or
+            // refuses the second half, must not make it take this for the program's own doing.
+            let loan = Loan { started: task.started, origin: task.origin, given };
+            self.world.note(tid, Some(loan));
+        }
         match result {
             Ok(()) => {
                 self.tally.sets += 1;
