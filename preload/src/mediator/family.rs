@@ -6,6 +6,8 @@
 //! - What a table says of a thread counts only for a thread that /proc lists in that process.
 
 use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 use heddle_record::{Kind, Reader, State};
 
@@ -18,9 +20,27 @@ pub struct Member {
     /// When it started.
     started: u64,
     reader: Option<Reader>,
+    /// Of the table's file when it was opened, if it has a name.
+    inode: Option<u64>,
     /// What its table says of its threads, by tid; those of which it says nothing special are
     /// not in it.
     classes: HashMap<i32, Attributes>,
+}
+
+impl Member {
+    /// Keeps what there is if the table cannot be read: it may be just beginning.
+    fn open_table(&mut self, pid: i32, inode: Option<u64>) {
+        if let Ok(reader) = Reader::open(pid) {
+            self.reader = Some(reader);
+            self.inode = inode;
+            self.classes.clear();
+        }
+    }
+}
+
+/// Tells a table from the one of the next program in the same process.
+fn inode_of(pid: i32) -> Option<u64> {
+    Some(fs::symlink_metadata(format!("/dev/shm/heddle.{pid}")).ok()?.ino())
 }
 
 /// All of them.
@@ -43,8 +63,9 @@ impl Family {
     }
 
     fn add(&mut self, pid: i32, started: u64) {
-        let reader = Reader::open(pid).ok();
-        self.members.insert(pid, Member { started, reader, classes: HashMap::new() });
+        let mut member = Member { started, reader: None, inode: None, classes: HashMap::new() };
+        member.open_table(pid, inode_of(pid));
+        self.members.insert(pid, member);
     }
 
     /// The processes.
@@ -88,12 +109,13 @@ impl Family {
         changed
     }
 
-    /// Opens tables that were made meanwhile.
+    /// Opens tables that were made meanwhile, by a program that was started in the same process
+    /// (exec), too.
     pub fn open_tables(&mut self) {
         for (pid, member) in &mut self.members {
-            let made = || std::path::Path::new(&format!("/dev/shm/heddle.{pid}")).exists();
-            if member.reader.is_none() && made() {
-                member.reader = Reader::open(*pid).ok();
+            let inode = inode_of(*pid);
+            if inode.is_some() && inode != member.inode {
+                member.open_table(*pid, inode);
             }
         }
     }
@@ -128,5 +150,53 @@ impl Family {
     /// What the table of its process says of a thread.
     pub fn attributes(&self, pid: i32, tid: i32) -> Option<Attributes> {
         self.members.get(&pid)?.classes.get(&tid).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, PoisonError};
+
+    use heddle_record::{Class, Fields, Group, Place, Table};
+
+    use super::*;
+
+    /// A process has one table in shared memory.
+    static TABLE: Mutex<()> = Mutex::new(());
+    const CRITICAL: Attributes =
+        Attributes { class: Class::TimeCritical, priority: 7, group: Group::Normal };
+
+    /// A table of this process that says this of one thread; `None` if it found no place.
+    fn table(tid: i32, class: Class, priority: u8) -> Option<Table> {
+        let table = Table::create(256).expect("a table");
+        if table.report().place != Place::Shared {
+            println!("skip: {:?}", table.report());
+            return None;
+        }
+        table.set_high_water(1).expect("room");
+        say(&table, tid, class, priority);
+        Some(table)
+    }
+
+    fn say(table: &Table, tid: i32, class: Class, priority: u8) {
+        let (kind, state) = (Kind::KernelThread, State::Ready);
+        let known = Fields { generation: 1, tid, kind, state, ..Fields::default() };
+        table.record(0).publish(&Fields { class, priority, ..known });
+    }
+
+    #[test]
+    fn the_table_of_the_next_program_is_opened() {
+        let _one = TABLE.lock().unwrap_or_else(PoisonError::into_inner);
+        let pid = std::process::id() as i32;
+        let Some(first) = table(10, Class::TimeCritical, 7) else { return };
+        let mut family = Family::of(pid).expect("it lives");
+        assert!(family.read_classes());
+        assert_eq!(family.attributes(pid, 10), Some(CRITICAL));
+        drop(first);
+        let Some(_second) = table(11, Class::TimeCritical, 7) else { return };
+        family.open_tables();
+        family.read_classes();
+        assert_eq!(family.attributes(pid, 10), None);
+        assert_eq!(family.attributes(pid, 11), Some(CRITICAL));
     }
 }
