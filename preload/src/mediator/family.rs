@@ -22,8 +22,8 @@ pub struct Member {
     reader: Option<Reader>,
     /// Of the table's file when it was opened, if it has a name.
     inode: Option<u64>,
-    /// What its table says of its threads, by tid; those of which it says nothing special are
-    /// not in it.
+    /// What its table says of its threads, by tid; those of which it never said anything special
+    /// are not in it, and a rule for names may say what they are.
     classes: HashMap<i32, Attributes>,
 }
 
@@ -135,7 +135,8 @@ impl Family {
                 };
                 let living = !matches!(fields.state, State::Free | State::Finished);
                 let kernel = fields.kind == Kind::KernelThread && fields.tid > 0;
-                if kernel && living && attributes != Attributes::default() {
+                let said = member.classes.contains_key(&fields.tid);
+                if kernel && living && (said || attributes != Attributes::default()) {
                     classes.insert(fields.tid, attributes);
                 }
             });
@@ -198,5 +199,21 @@ mod tests {
         family.read_classes();
         assert_eq!(family.attributes(pid, 10), None);
         assert_eq!(family.attributes(pid, 11), Some(CRITICAL));
+    }
+
+    #[test]
+    fn who_was_time_critical_can_be_lazy_again() {
+        let _one = TABLE.lock().unwrap_or_else(PoisonError::into_inner);
+        let pid = std::process::id() as i32;
+        let Some(table) = table(10, Class::Lazy, 0) else { return };
+        let mut family = Family::of(pid).expect("it lives");
+        family.read_classes();
+        assert_eq!(family.attributes(pid, 10), None, "a rule for names may say it");
+        say(&table, 10, Class::TimeCritical, 7);
+        assert!(family.read_classes());
+        assert_eq!(family.attributes(pid, 10), Some(CRITICAL));
+        say(&table, 10, Class::Lazy, 0);
+        assert!(family.read_classes());
+        assert_eq!(family.attributes(pid, 10), Some(Attributes::default()));
     }
 }
