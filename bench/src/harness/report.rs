@@ -125,9 +125,10 @@ fn introduction(text: &mut String, results: &[SuiteResult]) {
     if results.iter().any(|result| result.quick) {
         text.push_str("**A quick run: it shows that everything works and proves no figure.**\n\n");
     }
-    let busy: Vec<_> = results.iter().filter(|result| result.machine.load > 0.5).collect();
+    let by_others = |result: &SuiteResult| result.machine.busy_cpus.unwrap_or(0.0);
+    let busy: Vec<_> = results.iter().filter(|result| by_others(result) > 0.5).collect();
     if !busy.is_empty() {
-        let loads = busy.iter().map(|r| format!("{} {:.2}", r.suite, r.machine.load));
+        let loads = busy.iter().map(|r| format!("{} {:.2}", r.suite, by_others(r)));
         let loads: Vec<_> = loads.collect();
         let _ = writeln!(
             text,

@@ -139,9 +139,10 @@ pub struct Machine {
     pub cpus: usize,
     pub kernel: String,
     pub memory_gib: f64,
-    /// CPUs that others kept busy just before the suite began. (The load average would count the
-    /// suite before this one.)
-    pub load: f64,
+    /// CPUs that others kept busy just before the suite began, if that was looked at. (The load
+    /// average would count the suite before this one.)
+    #[serde(default)]
+    pub busy_cpus: Option<f64>,
 }
 
 impl Machine {
@@ -158,7 +159,7 @@ impl Machine {
             cpus: std::thread::available_parallelism().map_or(1, |n| n.get()),
             kernel: read("/proc/sys/kernel/osrelease").trim().into(),
             memory_gib: (kib / 1024.0 / 1024.0 * 10.0).round() / 10.0,
-            load: busy_cpus(Duration::from_millis(500)),
+            busy_cpus: Some(busy_cpus(Duration::from_millis(500))),
         }
     }
 }
