@@ -232,7 +232,10 @@ fn finish(mut command: Command, output: PathBuf) -> Result<PathBuf, String> {
     }
     let stderr = String::from_utf8_lossy(&done.stderr);
     let error = stderr.lines().find(|line| line.contains("error")).unwrap_or("no error message");
-    Err(format!("does not build here: {}", error.trim()))
+    // Results are kept: a path in them is the repository's, not one machine's.
+    let here = concat!(env!("CARGO_MANIFEST_DIR"), "/");
+    let error = error.trim().replace(here.trim_end_matches("bench/"), "");
+    Err(format!("does not build here: {error}"))
 }
 
 fn modified(file: &Path) -> Option<SystemTime> {
