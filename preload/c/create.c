@@ -15,7 +15,9 @@
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <threads.h>
+#include <unistd.h>
 
 /* Where the user does not say otherwise no stack is smaller (TUNED_BYTES_MIN in row.rs). */
 #define TUNED_MIN (64u << 10)
@@ -237,6 +239,29 @@ static void untune(struct creation *it)
 		use_created(thread->use, &it->birth);
 }
 
+/* Whether the calling thread has what the Mediator gave it, and its program never asked for. */
+static COLD bool creator_is_lowered(void)
+{
+	const struct thread *creator = current_thread;
+
+	if (!plan_flag(HEDDLE_PLAN_MEDIATED) || !creator || !calls_allowed())
+		return false;
+	/* By number: musl's function refuses. */
+	return load(&record_of(creator)->policy) != SCHED_IDLE &&
+	       (syscall(SYS_sched_getscheduler, 0) & ~SCHED_RESET_ON_FORK) == SCHED_IDLE;
+}
+
+/* An ordinary user may not leave SCHED_IDLE, so a thread that is to have its own policy cannot be
+ * created by a lowered one. It begins as its creator is, and the Mediator sees to the rest. */
+static COLD int create_as_creator(pthread_t *handle, struct creation *it)
+{
+	if (!creator_is_lowered() || policy_of(it->attributes) != SCHED_OTHER ||
+	    !copy_attributes(it, it->attributes))
+		return EPERM;
+	(void)pthread_attr_setinheritsched(&it->copy, PTHREAD_INHERIT_SCHED);
+	return REAL(pthread_create)(handle, it->attributes, life, it->thread);
+}
+
 static int create(pthread_t *handle, struct creation *it)
 {
 	struct thread *thread = it->thread;
@@ -249,6 +274,8 @@ static int create(pthread_t *handle, struct creation *it)
 		untune(it);
 		result = REAL(pthread_create)(handle, it->attributes, life, thread);
 	}
+	if (result == EPERM)
+		result = create_as_creator(handle, it);
 	if (result != 0) {
 		not_created(it);
 		return result;

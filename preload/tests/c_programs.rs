@@ -350,6 +350,24 @@ fn a_plan_that_makes_no_sense_is_told_and_left() {
 }
 
 #[test]
+fn a_lowered_thread_creates_others_with_their_own_policy() {
+    for target in targets() {
+        let program = build(target, "lowered", &[]);
+        for mediated in [true, false] {
+            let ended = run(&mut command(target, &program, &Plan { mediated, ..plan() }));
+            if ended.output.status.code() == Some(77) {
+                println!("skip: {}", ended.stderr().trim());
+                return;
+            }
+            // Without a Mediator the program's own doing stays its own.
+            let result = ended.expect_success(target.name).stdout().trim().to_owned();
+            let expected = if mediated { 0 } else { libc::EPERM };
+            assert_eq!(result, expected.to_string(), "{} {mediated}", target.name);
+        }
+    }
+}
+
+#[test]
 fn a_full_shared_memory_is_no_reason_to_fail() {
     for target in targets() {
         let program = build(target, "limits", &[]);
