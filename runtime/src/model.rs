@@ -21,6 +21,9 @@ use crate::sys::futex;
 /// Turns of a spin-wait before the kernel is asked: a holder needs tens of nanoseconds.
 pub(crate) const SPINS: u32 = 100;
 
+/// Places of the ring of a worker's own new threads; a power of two.
+pub(crate) const FRESH_RING: usize = 256;
+
 /// The part of an address that may decide something. In a simulation that which is the same in
 /// every process: a seed is one schedule wherever the program was loaded.
 #[inline(always)]

@@ -268,7 +268,7 @@ impl Runtime {
                 match other {
                     Some(other) if load(other) + 1 < load(local) => deliver(other, thread),
                     _ => {
-                        let waiting = local.fresh.push(thread);
+                        let waiting = local.fresh.push_own(thread);
                         if waiting > 1 && self.sleepers.load(Relaxed) != 0 {
                             self.wake_a_sleeper();
                         }

@@ -159,7 +159,8 @@ pub(crate) fn worker_record(index: u32) -> io::Result<&'static Record> {
 #[inline]
 pub(crate) fn release(thread: &'static Control) {
     // ORDER: Release publishes this holder's use; Acquire makes the last holder see all of them.
-    if thread.references.fetch_sub(1, AcqRel) == 1 {
+    // Who finds itself the last needs no exchange: nobody else can make a reference any more.
+    if thread.references.load(Acquire) == 1 || thread.references.fetch_sub(1, AcqRel) == 1 {
         free(thread);
     }
 }

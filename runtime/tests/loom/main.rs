@@ -10,6 +10,7 @@
 #![allow(dead_code, unused_imports, missing_docs)]
 
 mod control;
+mod fresh_models;
 mod lot;
 mod lot_models;
 mod model;
@@ -18,6 +19,8 @@ mod sched;
 
 #[path = "../../src/extension.rs"]
 mod extension;
+#[path = "../../src/fresh.rs"]
+mod fresh;
 #[path = "../../src/inbox.rs"]
 mod inbox;
 #[path = "../../src/raw_lock.rs"]

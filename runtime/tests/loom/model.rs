@@ -12,6 +12,8 @@ use std::sync::atomic::Ordering::{self, Relaxed};
 pub(crate) use loom::sync::atomic::fence;
 
 pub(crate) const SPINS: u32 = 0;
+/// Small, so that a model wraps around.
+pub(crate) const FRESH_RING: usize = 2;
 
 /// Number of the execution.
 pub(crate) static EXECUTION: AtomicU64 = AtomicU64::new(1);
