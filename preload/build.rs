@@ -36,6 +36,8 @@ const FLAGS: &[&str] = &[
     "-Wl,--build-id",
     // The borders of the section that c/real.c walks.
     "-Wl,-z,start-stop-visibility=hidden",
+    // Names the version that c/destructors.c needs.
+    "-Wl,--version-script=c/preload.map",
 ];
 
 /// For 32 bits. The stack pointer stands still at calls only if arguments are not pushed; and

@@ -3,9 +3,11 @@
  * A thread's life between libc and the program: its start, its end.
  *
  *   1. The new thread notes where its stack is and calls the program's start function.
- *   2. Its end is a destructor of a pthread key, so it runs however the thread ends: by return,
- *      pthread_exit or cancellation. The first time it only asks for another round, so that the
- *      program's own destructors run before it measures.
+ *   2. Its end follows the start function's return at once, where no destructor of the program is
+ *      to come (destructors.c): that is how most threads end.
+ *   3. Else its end is a destructor of a pthread key. Its value is set at the return, or by a
+ *      cleanup handler where the thread ends by pthread_exit or cancellation. The first time the
+ *      destructor only asks for another round, so that the program's own run before it measures.
  *
  * glibc gives the stack of an ended thread to a later one. So that the later one's peak is its
  * own, the ending thread clears what it used: the upper part by itself, as glibc gives the rest
@@ -63,7 +65,6 @@ static void thread_begins(struct thread *thread)
 
 	current_thread = thread;
 	store(&thread->handle, pthread_self());
-	(void)pthread_setspecific(end_key(), thread);
 	stack_locate(thread);
 	tid = stack_tid();
 	lock_take(&thread->lock);
@@ -104,26 +105,6 @@ static __attribute__((noinline)) void *live(struct thread *thread)
 	/* The call must be a call, not a jump with this frame gone. */
 	__asm__ volatile("" : "+r"(result));
 	return result;
-}
-
-static __attribute__((noinline)) void *live_with_signal_stack(struct thread *thread)
-{
-	void *result;
-
-	thread->signal_stack = __builtin_alloca(thread->signal_bytes);
-	result = live(thread);
-	if (thread->signal_stack)
-		fault_thread_ends(thread);
-	__asm__ volatile("" : "+r"(result) : "r"(thread->signal_stack) : "memory");
-	return result;
-}
-
-/* The start function of every thread. */
-void *life(void *argument)
-{
-	struct thread *thread = argument;
-
-	return fault_concerns(thread) ? live_with_signal_stack(thread) : live(thread);
 }
 
 /* ---- its end */
@@ -192,6 +173,18 @@ static __attribute__((noinline)) uintptr_t thread_finish(struct thread *thread, 
 	return peak.is_whole ? peak.lowest : max_u64(peak.lowest, frame - KEPT_MAX);
 }
 
+/* What lies below this frame is measured, and cleared for the next thread. Not to be cancelled:
+ * it would go with a lock, or without an end. */
+static void thread_ends_here(struct thread *thread)
+{
+	uintptr_t pointer, lowest;
+
+	STACK_POINTER(pointer);
+	lowest = thread_finish(thread, pointer);
+	if (lowest)
+		clear(lowest, pointer);
+}
+
 #if defined(__x86_64__) || defined(__i386__)
 #define ALIGN_STACK __attribute__((force_align_arg_pointer))
 #else
@@ -203,7 +196,7 @@ static __attribute__((noinline)) uintptr_t thread_finish(struct thread *thread, 
 ALIGN_STACK void thread_end(void *argument)
 {
 	struct thread *thread = argument;
-	uintptr_t pointer, lowest;
+	int before;
 
 	/* A forked child may end with its parent's slot: that is not there any more. */
 	if (!process_has_table() || current_thread != thread)
@@ -216,8 +209,81 @@ ALIGN_STACK void thread_end(void *argument)
 		if (pthread_setspecific(end_key(), thread) == 0)
 			return;
 	}
-	STACK_POINTER(pointer);
-	lowest = thread_finish(thread, pointer);
-	if (lowest)
-		clear(lowest, pointer);
+	(void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+	thread_ends_here(thread);
+	(void)pthread_setcancelstate(before, NULL);
+}
+
+/* ---- both */
+
+/* Whether what the thread began with is still there: a forked child may end with its parent's
+ * slot, and that may be gone. */
+static bool is_own(const struct thread *thread)
+{
+	return current_thread == thread && process_has_table();
+}
+
+static __attribute__((noinline)) void *live_with_signal_stack(struct thread *thread)
+{
+	void *const stack = __builtin_alloca(thread->signal_bytes);
+	void *result;
+
+	thread->signal_stack = stack;
+	result = live(thread);
+	if (is_own(thread) && thread->signal_stack)
+		fault_thread_ends(thread);
+	__asm__ volatile("" : "+r"(result) : "r"(stack) : "memory");
+	return result;
+}
+
+static void leave_to_key(void *thread)
+{
+	if (is_own(thread))
+		(void)pthread_setspecific(end_key(), thread);
+}
+
+/* The start function has returned, with cancellation as it was `before`. */
+static void thread_returned(struct thread *thread, int before)
+{
+	if (!is_own(thread))
+		return;
+	if (destructors_are_to_come() && pthread_setspecific(end_key(), thread) == 0)
+		(void)pthread_setcancelstate(before, NULL);
+	else
+		thread_ends_here(thread);
+}
+
+static void *live_anyhow(struct thread *thread)
+{
+	return fault_concerns(thread) ? live_with_signal_stack(thread) : live(thread);
+}
+
+/* Both libcs have these under one name and of one shape; the headers' macros differ. glibc calls
+ * the handler as it unwinds the frame that the buffer is in. */
+struct cleanup {
+	void *words[4];
+};
+
+extern void _pthread_cleanup_push(struct cleanup *, void (*)(void *), void *) __attribute__((weak));
+extern void _pthread_cleanup_pop(struct cleanup *, int run) __attribute__((weak));
+
+/* The start function of every thread. */
+void *life(void *argument)
+{
+	struct thread *thread = argument;
+	struct cleanup cleanup;
+	void *result;
+	int before;
+
+	if (!_pthread_cleanup_push || !_pthread_cleanup_pop || !destructors_are_told(thread)) {
+		(void)pthread_setspecific(end_key(), thread);
+		return live_anyhow(thread);
+	}
+	_pthread_cleanup_push(&cleanup, leave_to_key, thread);
+	result = live_anyhow(thread);
+	/* Cancelled from here on, nobody would see its end. */
+	(void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+	_pthread_cleanup_pop(&cleanup, 0);
+	thread_returned(thread, before);
+	return result;
 }

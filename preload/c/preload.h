@@ -369,10 +369,20 @@ void thread_end(void *thread);
 void process_ends(void);
 void process_goes_on(void);
 void stack_locate(struct thread *thread);
+/* Whether it is known where libc's descriptor of a thread says so. */
+bool stacks_are_told(void);
 /* The calling thread's number, which libc's descriptor of it holds. */
 int32_t stack_tid(void);
 void stack_locate_main(struct thread *thread);
 uintptr_t stack_main_low(const struct thread *thread);
+
+/* ---- destructors.c */
+
+/* Whether it can be told what is to come when the calling thread's start function returns. Learns
+ * it meanwhile, giving the end's key this value. */
+bool destructors_are_told(const void *value);
+/* Whether it is more than libc's own: only where that can be told. */
+bool destructors_are_to_come(void);
 
 /* ---- plan.c */
 

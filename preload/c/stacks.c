@@ -105,6 +105,8 @@ int32_t stack_tid(void)
 
 /* ---- the stack */
 
+bool stacks_are_told(void) { return load(&block_word) > 0; }
+
 static bool locate_by_descriptor(struct thread *thread, uintptr_t inside)
 {
 	const uintptr_t descriptor = (uintptr_t)pthread_self();
