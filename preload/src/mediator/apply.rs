@@ -7,19 +7,25 @@ use std::io;
 
 use rustix::io::Errno;
 
-use super::aims::{Aim, Means, Region, aim};
-use super::core::{ASKED_MAX, Core, Task, WARMED_MAX};
+use super::aims::{Aim, Means, Region, aim, is_ours};
+use super::core::{CONFLICTS_MAX, Core, Task, WARMED_MAX};
 use super::report::{Change, Conflict};
 use super::world::{Cell, Loan, World};
-use crate::sys::sched::IDLE;
-
-/// How many threads are asked at a time whether their program changed them.
-const CONFLICTS_MAX: usize = 256;
+use crate::sys::sched::{IDLE, Scheduling};
 
 impl Task {
     /// What it has when nothing is divided.
     pub(super) fn home(&self) -> Aim {
         Aim { scheduling: self.origin, cell: Cell::Home }
+    }
+
+    /// Whether its program may have given it `current` without meaning anything that is ours to
+    /// decide: it was not changed by us, or only in parameters that the program left alone.
+    fn may_adopt(&self, current: &Scheduling) -> bool {
+        let (given, origin) = (&self.given, &self.origin);
+        let nothing_is_lent = given == origin && is_ours(current);
+        let only_nice = Scheduling { nice: given.nice, ..*current } == *given;
+        nothing_is_lent || only_nice && given.nice == origin.nice
     }
 }
 
@@ -66,13 +72,7 @@ impl<W: World> Core<W> {
     /// Gives one thread its aim. `false`: the kernel refuses what these means are made of.
     fn give(&mut self, tid: i32, now: u64, all: bool) -> bool {
         let Some(task) = self.tasks.get(&tid) else { return true };
-        let mut aim = match self.means {
-            Means::None => task.home(),
-            means => aim(means, self.region, &task.attributes, &task.origin),
-        };
-        if self.no_slices {
-            aim.scheduling.slice_ns = task.given.slice_ns;
-        }
+        let aim = self.aim_of(task);
         if task.left_alone || task.has(&aim) || (task.refused && !all) {
             return true;
         }
@@ -83,13 +83,26 @@ impl<W: World> Core<W> {
             return true;
         }
         let task = &self.tasks[&tid];
-        let loan = Loan { started: task.started, origin: task.origin, given: aim.scheduling };
+        let aim = self.aim_of(task);
+        let (started, origin, before) = (task.started, task.origin, task.given);
+        let loan = Loan { started, origin, before, given: aim.scheduling };
         if !self.world.note(tid, Some(loan)) {
             self.refuse(tid, "no room to note what it must get back");
             return true;
         }
         let result = self.change(tid, &aim);
         self.conclude(tid, &aim, result, now)
+    }
+
+    fn aim_of(&self, task: &Task) -> Aim {
+        let mut aim = match self.means {
+            Means::None => task.home(),
+            means => aim(means, self.region, &task.attributes, &task.origin),
+        };
+        if self.no_slices {
+            aim.scheduling.slice_ns = task.given.slice_ns;
+        }
+        aim
     }
 
     /// Whether this step has no way back (or is the way back that there is none of), and the
@@ -121,10 +134,10 @@ impl<W: World> Core<W> {
         self.traces.add(task.origin, task.given, now);
         self.traces.add(task.origin, given, now);
         task.given = given;
-        if given != aim.scheduling && given != task.origin {
+        if given != task.origin {
             // The watchdog gives back only what the note says: a kernel that ignores slices, or
             // refuses the second half, must not make it take this for the program's own doing.
-            let loan = Loan { started: task.started, origin: task.origin, given };
+            let loan = Loan { started: task.started, origin: task.origin, before: given, given };
             self.world.note(tid, Some(loan));
         }
         match result {
@@ -167,7 +180,7 @@ impl<W: World> Core<W> {
         }
     }
 
-    /// Whether the thread has what it was given. If not, its program has spoken.
+    /// Whether the thread has what it was given, or what its program made of that is no conflict.
     fn is_untouched(&mut self, tid: i32, now: u64) -> bool {
         let Ok(current) = self.world.get(tid) else {
             self.tasks.remove(&tid);
@@ -178,26 +191,50 @@ impl<W: World> Core<W> {
         if current == task.given {
             return true;
         }
-        self.traces.add(task.origin, task.given, now);
-        task.left_alone = true;
-        task.origin = current;
-        task.given = current;
+        let (started, before) = (task.started, task.given);
+        self.traces.add(task.origin, before, now);
+        let own = Loan { started, origin: task.origin, before, given: before }.own(&current);
+        if !task.may_adopt(&current) {
+            self.leave_alone(tid, &current, own);
+            return false;
+        }
+        (task.origin, task.given) = (own, current);
+        let loan = Loan { started, origin: own, before: current, given: current };
+        self.world.note(tid, (own != current).then_some(loan));
+        true
+    }
+
+    /// Gives back what is still lent, for the last time.
+    fn leave_alone(&mut self, tid: i32, current: &Scheduling, own: Scheduling) {
+        let Some(task) = self.tasks.get_mut(&tid) else { return };
+        let started = task.started;
+        (task.left_alone, task.origin, task.given) = (true, own, *current);
         if task.cell.replace(Cell::Home) != Some(Cell::Home) {
             // Failing means that it ended, or that nobody can put it anywhere.
             let _ = self.world.place(tid, Cell::Home);
         }
+        let home = task.home();
+        let loan = Loan { started, origin: own, before: *current, given: own };
+        if !task.has(&home) && self.world.note(tid, Some(loan)) {
+            let result = self.world.set(tid, &own);
+            let given = self.world.get(tid);
+            if let (Some(task), Ok(given)) = (self.tasks.get_mut(&tid), given) {
+                task.given = given;
+            }
+            if let Err(error) = result {
+                self.refuse(tid, &error.to_string());
+            }
+        }
         self.world.note(tid, None);
-        self.tally.conflict(tid, Conflict::After(current));
-        false
+        self.tally.conflict(tid, Conflict::After(own));
     }
 
+    /// Asks some threads whether their program changed them.
     pub(super) fn find_conflicts(&mut self, now: u64) {
-        for _ in 0..CONFLICTS_MAX / ASKED_MAX {
-            let changed = |task: &Task| !task.left_alone && task.given != task.origin;
-            for tid in self.some(self.cursors.conflicts, ASKED_MAX, changed) {
-                self.cursors.conflicts = tid;
-                self.is_untouched(tid, now);
-            }
+        let changed = |task: &Task| !task.left_alone && task.given != task.origin;
+        for tid in self.some(self.cursors.conflicts, CONFLICTS_MAX, changed) {
+            self.cursors.conflicts = tid;
+            self.is_untouched(tid, now);
         }
     }
 

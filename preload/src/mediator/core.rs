@@ -2,8 +2,9 @@
 //!
 //! Invariants
 //! 1. A thread is changed only after the watchdog was told what it must get back.
-//! 2. A thread that has something else than what it was given was changed by its program: it is
-//!    left alone from then on, and reported once.
+//! 2. A thread that has something else than what it was given was changed by its program. What
+//!    does not conflict is believed: its origin is that, too. Else it gets back whatever its
+//!    program did not change, is left alone from then on, and reported once.
 //! 3. After [`Core::restore`] each thread that was not left alone has its origin again, as far as
 //!    the kernel permits; those that it does not are counted.
 //! 4. Work per step is bounded by the number of threads, and by constants where nothing changed.
@@ -43,6 +44,8 @@ const SETTLING_NS: u64 = 1_000 * MS;
 const THOROUGH_NS: u64 = 1_000 * MS;
 /// Between looks for threads that their program changed.
 const CONFLICTS_NS: u64 = 500 * MS;
+/// How many threads are asked at a time whether their program changed them.
+pub(super) const CONFLICTS_MAX: usize = 256;
 /// How many threads are asked per step and question.
 pub(super) const ASKED_MAX: usize = 64;
 /// How many are asked whether they take CPU time, when that decides whether they are lowered: a
@@ -212,7 +215,7 @@ impl<W: World> Core<W> {
         }
         self.world.attend(None);
         self.attending = false;
-        self.tasks.values().filter(|task| !task.left_alone && !task.has(&task.home())).count()
+        self.tasks.values().filter(|task| !task.has(&task.home())).count()
     }
 
     /// What was found and done so far.
@@ -275,11 +278,13 @@ impl<W: World> Core<W> {
     /// Takes over who lives, and who is what.
     fn merge(&mut self, seen: &[Seen], now: u64) {
         let living: HashMap<i32, u64> = seen.iter().map(|it| (it.tid, it.started)).collect();
-        let world = &mut self.world;
+        let (world, traces) = (&mut self.world, &mut self.traces);
         self.tasks.retain(|tid, task| {
             let lives = living.get(tid) == Some(&task.started);
             if !lives {
                 world.note(*tid, None);
+                // Its last children may be among those that are seen now.
+                traces.add(task.origin, task.given, now);
             }
             lives
         });
@@ -317,12 +322,12 @@ impl<W: World> Core<W> {
         };
         if left_alone {
             self.tally.conflict(seen.tid, Conflict::Before(given));
-            if task.cell.is_none() {
+            if task.cell.replace(Cell::Home).is_none() {
                 // Failing means that it ended, or that nobody can put it anywhere.
                 let _ = self.world.place(seen.tid, Cell::Home);
             }
         } else if origin != given {
-            let loan = Loan { started: seen.started, origin, given };
+            let loan = Loan { started: seen.started, origin, before: given, given };
             task.refused = !self.world.note(seen.tid, Some(loan));
         }
         self.tally.threads += 1;

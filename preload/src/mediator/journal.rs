@@ -3,6 +3,8 @@
 //! Invariants
 //! - An entry is complete before its tid is stored (Release), and its tid is erased before the
 //!   entry is used again: a reader sees whole entries or none.
+//! - An entry that is written anew says at each moment what the thread has: what it had comes
+//!   before what it is to have.
 //! - The memory is shared with the watchdog alone and has room for [`ENTRIES_MAX`] threads; a
 //!   thread that finds no room must not be changed.
 //!
@@ -10,7 +12,7 @@
 //! word 0      entries ever used
 //! word 1      start times up to this one are known: later threads may have inherited
 //! 2..66       processes of the program
-//! 66..        entries of 4 words: tid, start time, origin, given
+//! 66..        entries of 5 words: tid, start time, origin, given, before
 //! ```
 
 use std::collections::HashMap;
@@ -29,7 +31,7 @@ pub const PIDS_MAX: usize = 64;
 
 const PIDS_AT: usize = 2;
 const ENTRIES_AT: usize = PIDS_AT + PIDS_MAX;
-const ENTRY_WORDS: usize = 4;
+const ENTRY_WORDS: usize = 5;
 
 /// The memory itself, as both sides see it.
 #[derive(Debug)]
@@ -55,11 +57,12 @@ impl Shared {
         let loan = |slot| {
             let words = self.entry(slot);
             let tid = words[0].load(Acquire) as i32;
-            let (origin, given) = (words[2].load(Relaxed), words[3].load(Relaxed));
+            let scheduling = |at: usize| unpack(words[at].load(Relaxed));
             let loan = Loan {
                 started: words[1].load(Relaxed),
-                origin: unpack(origin),
-                given: unpack(given),
+                origin: scheduling(2),
+                given: scheduling(3),
+                before: scheduling(4),
             };
             (tid > 0).then_some((tid, loan))
         };
@@ -119,8 +122,10 @@ impl Journal {
         self.slots.insert(tid, slot);
         let words = self.shared.entry(slot);
         words[1].store(loan.started, Relaxed);
-        words[2].store(pack(&loan.origin), Relaxed);
-        words[3].store(pack(&loan.given), Relaxed);
+        words[4].store(pack(&loan.before), Relaxed);
+        // ORDER: none but this process's end comes between; the watchdog reads after it.
+        words[3].store(pack(&loan.given), Release);
+        words[2].store(pack(&loan.origin), Release);
         words[0].store(u64::from(tid.cast_unsigned()), Release);
         self.shared.0.words()[0].store(self.used as u64, Release);
         true
@@ -168,7 +173,8 @@ mod tests {
 
     fn loan(started: u64) -> Loan {
         let origin = Scheduling { nice: -20, ..Scheduling::default() };
-        Loan { started, origin, given: Scheduling { policy: IDLE, ..origin } }
+        let before = Scheduling { nice: 7, ..origin };
+        Loan { started, origin, before, given: Scheduling { policy: IDLE, ..origin } }
     }
 
     #[test]

@@ -11,6 +11,7 @@
 
 use std::collections::HashMap;
 
+use super::world::Loan;
 use crate::sys::sched::Scheduling;
 
 /// How long after a change children of the changed thread may still turn up.
@@ -33,7 +34,8 @@ pub struct Traces(Vec<Trace>);
 impl Traces {
     /// Notes that a thread of this origin has, or has had until now, this scheduling.
     pub fn add(&mut self, origin: Scheduling, given: Scheduling, now_ns: u64) {
-        if origin == given {
+        // Children of what was never changed are as they look, unless they look lowered or raised.
+        if origin == given && given.is_fair() {
             return;
         }
         let known = self.0.iter_mut().find(|it| it.origin == origin && it.given == given);
@@ -57,24 +59,50 @@ impl Traces {
 /// with its origin and what it has now.
 pub fn origin_of(
     current: Scheduling,
-    living: impl Iterator<Item = (Scheduling, Scheduling)>,
+    living: impl Iterator<Item = (Scheduling, Scheduling)> + Clone,
     traces: &Traces,
     now_ns: u64,
 ) -> Scheduling {
-    let votes = |couples: &mut dyn Iterator<Item = (Scheduling, Scheduling)>| {
-        let mut votes: HashMap<Scheduling, usize> = HashMap::new();
-        for (origin, given) in couples {
-            if given.of_child() == current {
-                *votes.entry(origin.of_child()).or_default() += 1;
-            }
-        }
-        // Of equals the one that is as it looks, and else any, but always the same.
-        let rank = |(origin, count): &(Scheduling, usize)| {
-            (*count, *origin == current, origin.policy, origin.nice)
+    for answer in [wholly, partly] {
+        let answers = |(origin, given): (Scheduling, Scheduling)| {
+            answer(origin.of_child(), given.of_child(), current)
         };
-        votes.into_iter().max_by_key(rank).map(|(origin, _)| origin)
+        let found = most_frequent(current, &mut living.clone().filter_map(answers));
+        let recent = || most_frequent(current, &mut traces.recent(now_ns).filter_map(answers));
+        if let Some(origin) = found.or_else(recent) {
+            return origin;
+        }
+    }
+    current
+}
+
+/// For a child that has what it inherited.
+fn wholly(origin: Scheduling, given: Scheduling, current: Scheduling) -> Option<Scheduling> {
+    (given == current).then_some(origin)
+}
+
+/// For one that has changed something of it already: usually its nice value, which is what
+/// programs set first and without asking for the rest.
+fn partly(origin: Scheduling, given: Scheduling, current: Scheduling) -> Option<Scheduling> {
+    let policy_of = |it: &Scheduling| (it.policy, it.priority);
+    let policy =
+        policy_of(&given) != policy_of(&origin) && policy_of(&given) == policy_of(&current);
+    let slice = given.slice_ns != origin.slice_ns && given.slice_ns == current.slice_ns;
+    let loan = Loan { started: 0, origin, before: given, given };
+    (policy || slice).then(|| loan.own(&current))
+}
+
+/// Of equals the one that is as it looks, and else any, but always the same.
+fn most_frequent(
+    current: Scheduling,
+    answers: &mut dyn Iterator<Item = Scheduling>,
+) -> Option<Scheduling> {
+    let mut votes: HashMap<Scheduling, usize> = HashMap::new();
+    answers.for_each(|it| *votes.entry(it).or_default() += 1);
+    let rank = |(origin, count): &(Scheduling, usize)| {
+        (*count, *origin == current, origin.policy, origin.nice)
     };
-    votes(&mut { living }).or_else(|| votes(&mut traces.recent(now_ns))).unwrap_or(current)
+    votes.into_iter().max_by_key(rank).map(|(origin, _)| origin)
 }
 
 #[cfg(test)]
@@ -119,6 +147,17 @@ mod tests {
         assert_eq!(origin(plain(3), &[lowered(plain(0))]), plain(3));
         let idle = Scheduling { policy: IDLE, ..plain(0) };
         assert_eq!(origin(idle, &[(plain(0), plain(0))]), idle);
+    }
+
+    #[test]
+    fn what_a_newborn_changed_itself_is_its_own() {
+        let (idle, slice) = (Scheduling { policy: IDLE, ..plain(9) }, 100_000_000);
+        assert_eq!(origin(idle, &[lowered(plain(0)), (plain(1), plain(1))]), plain(9));
+        let patient = Scheduling { slice_ns: slice, ..plain(0) };
+        let nicer = Scheduling { slice_ns: slice, ..plain(4) };
+        assert_eq!(origin(nicer, &[(plain(0), patient)]), plain(4));
+        // Exactly what others gave goes before.
+        assert_eq!(origin(idle, &[lowered(plain(0)), (idle, idle)]), idle);
     }
 
     #[test]

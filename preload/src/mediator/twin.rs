@@ -3,9 +3,9 @@
 //! Invariants
 //! - It waits on a pipe of which the Mediator holds the other end. A byte is the Mediator's word
 //!   that all is done; the end without it is the Mediator's death.
-//! - It changes a thread only if that is the noted one (start time) and still has what it was
-//!   given; and threads that started after the Mediator's last look, if they look like children
-//!   of changed ones.
+//! - It changes a thread only if that is the noted one (start time), and only those parameters
+//!   that are still what they were made; and threads that started after the Mediator's last look,
+//!   if they look like children of changed ones.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -68,15 +68,20 @@ fn waits_for_a_word(reader: &OwnedFd) -> bool {
 /// Gives back what is noted, and what was inherited from it.
 fn restore(shared: &Shared) {
     let loans: HashMap<i32, Loan> = shared.loans().into_iter().collect();
+    let mut couples: Vec<_> = loans.values().map(|loan| (loan.origin, loan.given)).collect();
     for (tid, loan) in &loans {
         let same = Stat::of(*tid).is_some_and(|stat| stat.started == loan.started);
-        if same && sched::get(*tid).is_ok_and(|now| now == loan.given) {
-            give_back(*tid, &loan.origin);
+        let (true, Ok(current)) = (same, sched::get(*tid)) else { continue };
+        let own = loan.own(&current);
+        if own != current {
+            give_back(*tid, &own);
+            couples.push((own, current));
         }
     }
     let since = shared.known_until();
+    let known: HashSet<i32> = loans.keys().copied().collect();
     for _ in 0..ROUNDS_MAX {
-        if restore_newborns(&family(shared, since), since, &loans) == 0 {
+        if restore_newborns(&family(shared, since), since, &known, &couples) == 0 {
             break;
         }
     }
@@ -110,14 +115,19 @@ fn family(shared: &Shared, since: u64) -> HashSet<i32> {
 }
 
 /// How many there were that had inherited something.
-fn restore_newborns(family: &HashSet<i32>, since: u64, loans: &HashMap<i32, Loan>) -> usize {
+fn restore_newborns(
+    family: &HashSet<i32>,
+    since: u64,
+    known: &HashSet<i32>,
+    couples: &[(sched::Scheduling, sched::Scheduling)],
+) -> usize {
     let mut restored = 0;
     for pid in family {
-        for tid in proc::threads(*pid).into_iter().filter(|tid| !loans.contains_key(tid)) {
+        for tid in proc::threads(*pid).into_iter().filter(|tid| !known.contains(tid)) {
             let young = Stat::of_thread(*pid, tid).is_some_and(|stat| stat.started >= since);
             let (true, Ok(current)) = (young, sched::get(tid)) else { continue };
-            let changed = loans.values().map(|loan| (loan.origin, loan.given));
-            let origin = origin_of(current, changed, &Traces::default(), 0);
+            let couples = couples.iter().copied();
+            let origin = origin_of(current, couples, &Traces::default(), 0);
             if origin != current {
                 give_back(tid, &origin);
                 restored += 1;

@@ -61,8 +61,34 @@ pub struct Loan {
     pub started: u64,
     /// What it is to get back.
     pub origin: Scheduling,
+    /// What the Mediator gave it the last time: the kernel may not have got further.
+    pub before: Scheduling,
     /// What the Mediator gives it.
     pub given: Scheduling,
+}
+
+impl Loan {
+    /// What a thread that has `current` would have if nothing had been changed: of each parameter
+    /// its origin, or what its program set meanwhile. A policy and its priority are one parameter.
+    #[must_use]
+    pub fn own(&self, current: &Scheduling) -> Scheduling {
+        let (lent, origin) = ([&self.given, &self.before], &self.origin);
+        let policy_of = |it: &Scheduling| (it.policy, it.priority);
+        let is_lent = |same: &dyn Fn(&Scheduling) -> bool| lent.iter().any(|it| same(it));
+        let policy = is_lent(&|it| policy_of(it) == policy_of(current));
+        let (policy, priority) = policy_of(if policy { origin } else { current });
+        let nice = if is_lent(&|it| it.nice == current.nice) { origin } else { current };
+        let slice = if is_lent(&|it| it.slice_ns == current.slice_ns) { origin } else { current };
+        let fork =
+            if is_lent(&|it| it.reset_on_fork == current.reset_on_fork) { origin } else { current };
+        Scheduling {
+            policy,
+            priority,
+            nice: nice.nice,
+            reset_on_fork: fork.reset_on_fork,
+            slice_ns: slice.slice_ns,
+        }
+    }
 }
 
 /// The kernel's side.

@@ -1,0 +1,170 @@
+//! Single cases on the simulated kernel: regions, bounds, and what programs change themselves.
+//!
+//! Invariant: time passes only where a case says so.
+
+use heddle_preload::mediator::core::Core;
+use heddle_preload::mediator::world::{Attributes, Loan};
+use heddle_preload::mediator::{Means, Region};
+use heddle_preload::sys::sched::{BATCH, IDLE, OTHER, Scheduling};
+use heddle_record::{Class, Group};
+
+use crate::sim::{MS, Part, Sim, classify, start};
+
+#[test]
+fn the_watchdog_is_told_what_the_kernel_made_of_it() {
+    let mut core = start(Means::Nice { lowest: -20, way_back: true }, &[1], Vec::new());
+    core.world().ignores_slices = true;
+    classify(
+        core.world(),
+        0,
+        Attributes { class: Class::TimeCritical, priority: 50, group: Group::Normal },
+    );
+    core.world().threads.get_mut(&100).expect("it lives").active = true;
+    core.step();
+    let sim = core.world();
+    let changed = sim.threads[&100];
+    assert!(changed.now.nice < changed.truth.nice && changed.now.slice_ns == 0, "{changed:?}");
+    sim.watchdog();
+    assert_eq!(sim.threads[&100].now, changed.truth);
+}
+
+fn with(tid_class: &[(Class, u8)]) -> Core<Sim> {
+    let mut core = start(Means::Idle { way_back: true }, &[0], Vec::new());
+    for _ in 1..tid_class.len() {
+        core.world().birth(0);
+    }
+    for (index, (class, priority)) in tid_class.iter().enumerate() {
+        let attributes = Attributes { class: *class, priority: *priority, group: Group::Normal };
+        classify(core.world(), index, attributes);
+    }
+    core.step();
+    core
+}
+
+fn advance(core: &mut Core<Sim>, ms: u64) {
+    for _ in 0..ms {
+        core.world().now_ns += MS;
+        core.step();
+    }
+}
+
+#[test]
+fn a_lowered_thread_whose_nice_value_is_changed_is_mediated_on() {
+    let mut core = with(&[(Class::TimeCritical, 50), (Class::Lazy, 0), (Class::Lazy, 0)]);
+    core.world().threads.get_mut(&100).expect("it lives").active = true;
+    core.step();
+    core.world().own_part(1, Part::Nice(4));
+    // Looked for now and then.
+    advance(&mut core, 501);
+    let lowered = Scheduling { policy: IDLE, nice: 4, ..Scheduling::default() };
+    assert_eq!(core.world().threads[&101].now, lowered);
+    assert_eq!(core.tally().conflicts.len(), 0);
+    let before = core.world().threads.clone();
+    core.world().watchdog();
+    assert_eq!(core.world().threads[&101].now, Scheduling { policy: OTHER, ..lowered });
+    core.world().threads = before;
+    core.world().own_part(2, Part::Nice(6));
+    assert_eq!(core.restore(), 0);
+    for tid in [101, 102] {
+        let thread = core.world().threads[&tid];
+        assert_eq!(thread.now, thread.truth);
+    }
+}
+
+#[test]
+fn what_the_program_did_not_change_is_given_back() {
+    let nice = Means::Nice { lowest: -20, way_back: true };
+    let batch = Scheduling { policy: BATCH, nice: 1, ..Scheduling::default() };
+    let mut core = start(nice, &[1], Vec::new());
+    let attributes = Attributes { class: Class::TimeCritical, priority: 50, group: Group::Normal };
+    core.world().birth(0);
+    classify(core.world(), 0, attributes);
+    core.world().threads.get_mut(&100).expect("it lives").active = true;
+    core.step();
+    let lazy = core.world().threads.get_mut(&101).expect("it lives");
+    assert_eq!(lazy.now.nice, 15);
+    (lazy.now.policy, lazy.truth) = (OTHER, Scheduling { policy: OTHER, ..batch });
+    let own = lazy.truth;
+    let before = core.world().threads.clone();
+    core.world().watchdog();
+    assert_eq!(core.world().threads[&101].now, own);
+    core.world().threads = before;
+    advance(&mut core, 501);
+    assert_eq!(core.region(), Region::Divided);
+    assert_eq!(core.world().threads[&101].now, own, "at once, and left alone from then on");
+    assert_eq!(core.tally().conflicts.len(), 1);
+    assert!(!core.world().journal.contains_key(&101));
+    assert_eq!(core.restore(), 0);
+}
+
+#[test]
+fn a_kill_between_the_note_and_the_change_is_survived() {
+    let origin = Scheduling::default();
+    let before = Scheduling { policy: IDLE, ..origin };
+    // On the way back: noted, not done.
+    let loan = Loan { started: 1, origin, before, given: origin };
+    assert_eq!(loan.own(&before), origin);
+    assert_eq!(loan.own(&origin), origin);
+    let nicer = Scheduling { nice: 4, ..before };
+    assert_eq!(loan.own(&nicer), Scheduling { nice: 4, ..origin });
+}
+
+#[test]
+fn regions_follow_activity_and_hold() {
+    let mut core = with(&[(Class::TimeCritical, 50), (Class::Lazy, 0)]);
+    assert_eq!(core.region(), Region::Open);
+    core.world().threads.get_mut(&100).expect("it lives").active = true;
+    core.step();
+    assert_eq!(core.region(), Region::Divided);
+    assert_eq!(core.world().threads[&101].now.policy, IDLE);
+    core.world().threads.get_mut(&100).expect("it lives").active = false;
+    advance(&mut core, 100);
+    assert_eq!(core.region(), Region::Divided);
+    advance(&mut core, 1);
+    assert_eq!(core.region(), Region::Open);
+    assert_eq!(core.world().threads[&101].now.policy, OTHER);
+}
+
+#[test]
+fn the_end_of_the_last_critical_thread_restores_at_once() {
+    let mut core = with(&[(Class::TimeCritical, 50), (Class::Lazy, 0)]);
+    core.world().threads.get_mut(&100).expect("it lives").active = true;
+    core.step();
+    assert_eq!(core.region(), Region::Divided);
+    core.world().threads.remove(&100);
+    core.step();
+    assert_eq!(core.region(), Region::Open);
+    let lazy = core.world().threads[&101];
+    assert_eq!(lazy.now, lazy.truth);
+}
+
+#[test]
+fn a_starving_lazy_region_gets_its_bound() {
+    let mut core = with(&[(Class::TimeCritical, 50), (Class::Lazy, 0)]);
+    for tid in [100, 101] {
+        core.world().threads.get_mut(&tid).expect("it lives").active = true;
+    }
+    advance(&mut core, 1);
+    let mut slices = 0;
+    for _ in 0..500 {
+        let before = core.region();
+        advance(&mut core, 1);
+        slices += u32::from(before == Region::Divided && core.region() == Region::Slice);
+        if core.region() == Region::Slice {
+            assert_eq!(core.world().threads[&100].now.policy, IDLE, "equals during a slice");
+        }
+    }
+    // 50 ms of starving, then a slice of 2.5 ms at least.
+    assert!((8..=10).contains(&slices), "{slices}");
+    // Fed: none any more.
+    for _ in 0..100 {
+        core.world().lazy_cpu_ns += MS;
+        advance(&mut core, 1);
+    }
+    let fed = core.tally().slices;
+    for _ in 0..200 {
+        core.world().lazy_cpu_ns += MS;
+        advance(&mut core, 1);
+    }
+    assert_eq!(core.tally().slices, fed);
+}
