@@ -116,6 +116,8 @@ pub struct Core<W: World> {
     conflicts_ns: u64,
     /// When the Lazy region was last seen to run, and its CPU time then.
     fed: (u64, u64),
+    /// How many lazy threads were asked whether they want to run, of those that are since then.
+    asked: usize,
     slice_end_ns: u64,
     attending: bool,
     /// The kernel knows no slices of threads' own.
@@ -152,6 +154,7 @@ impl<W: World> Core<W> {
             thorough_ns: None,
             conflicts_ns: 0,
             fed: (0, 0),
+            asked: 0,
             slice_end_ns: 0,
             attending: false,
             no_slices: false,
@@ -164,12 +167,19 @@ impl<W: World> Core<W> {
 
     /// Looks, decides, acts; returns when to do so again.
     pub fn step(&mut self) -> Duration {
+        self.step_as(false)
+    }
+
+    /// The same, `sparing` the look for births and classes, but for one a second: what is left is
+    /// what the Lazy region's bound needs.
+    pub fn step_as(&mut self, sparing: bool) -> Duration {
         let now = self.world.now_ns();
         let thorough = self.thorough_ns.is_none_or(|last| now - last >= THOROUGH_NS);
         if thorough {
             self.thorough_ns = Some(now);
         }
-        if let Some(seen) = self.world.look(thorough) {
+        let seen = if sparing && !thorough { None } else { self.world.look(thorough) };
+        if let Some(seen) = seen {
             self.merge(&seen, now);
         }
         if self.means == Means::None {
@@ -245,6 +255,15 @@ impl<W: World> Core<W> {
             |it: Option<u64>| it.is_some_and(|then| now.saturating_sub(then) < SETTLING_NS);
         let undivided = self.tally.divided == 0 || recent(self.born_ns) || recent(self.entered_ns);
         self.has_fast() && undivided
+    }
+
+    /// How long the next step may be put off without the Lazy region missing its bound; `None`: as
+    /// far as that is concerned, for ever.
+    pub fn patience(&self, now: u64) -> Option<Duration> {
+        let bound_ns = self.timing.lazy_bound_ns.filter(|_| self.means.has_way_back())?;
+        let due = self.fed.0.saturating_add(bound_ns);
+        let divided = self.region == Region::Divided;
+        divided.then(|| Duration::from_nanos(due.saturating_sub(now)).max(PERIOD_DIVIDED))
     }
 
     /// The other side of the seam.
@@ -383,14 +402,29 @@ impl<W: World> Core<W> {
             return false;
         }
         let cpu = self.world.lazy_cpu_ns();
-        self.fed = (now, cpu);
         if cpu.saturating_sub(cpu_before) >= bound_ns / STARVING_PART {
+            self.feed(now, cpu);
             return false;
         }
-        self.some(self.cursors.lazy, ASKED_MAX, |task| !task.is_fast()).into_iter().any(|tid| {
+        let asked = self.some(self.cursors.lazy, ASKED_MAX, |task| !task.is_fast());
+        self.asked += asked.len();
+        for tid in asked {
             self.cursors.lazy = tid;
-            self.world.is_runnable(tid)
-        })
+            if self.world.is_runnable(tid) {
+                return true;
+            }
+        }
+        // Only once all were asked it is known that none wants to run.
+        if self.asked >= self.tasks.values().filter(|task| !task.is_fast()).count() {
+            self.feed(now, cpu);
+        }
+        false
+    }
+
+    /// The Lazy region has, or had for what it wanted, so much CPU time.
+    fn feed(&mut self, now: u64, cpu_ns: u64) {
+        self.fed = (now, cpu_ns);
+        self.asked = 0;
     }
 
     fn enter(&mut self, region: Region, now: u64) {
@@ -401,7 +435,8 @@ impl<W: World> Core<W> {
                 self.tally.slices += 1;
             }
             Region::Divided => {
-                self.fed = (now, self.world.lazy_cpu_ns());
+                let cpu_ns = self.world.lazy_cpu_ns();
+                self.feed(now, cpu_ns);
                 self.conflicts_ns = now;
                 if self.region == Region::Open {
                     self.entered_ns = Some(now);

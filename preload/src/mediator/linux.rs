@@ -60,6 +60,7 @@ struct Known {
 struct Watched {
     schedstat: File,
     stat: File,
+    pid: i32,
     cpu_ns: u64,
     slices: u64,
 }
@@ -79,6 +80,8 @@ pub struct Linux {
     classify: Classify,
     known: HashMap<i32, Known>,
     watched: HashMap<i32, Watched>,
+    /// CPU time of watched threads that have ended, by process: that counts it for ever.
+    ended_ns: HashMap<i32, u64>,
     births: Births,
     /// Threads that may still get their name, and until when.
     young: VecDeque<(i32, u64)>,
@@ -101,6 +104,7 @@ impl Linux {
             classify,
             known: HashMap::new(),
             watched: HashMap::new(),
+            ended_ns: HashMap::new(),
             births: Births::new(),
             young: VecDeque::new(),
             family_ns: 0,
@@ -184,7 +188,7 @@ impl Linux {
         }
         let living: HashSet<i32> = list.iter().map(|it| it.tid).collect();
         self.known.retain(|tid, _| living.contains(tid));
-        self.watched.retain(|tid, _| living.contains(tid));
+        self.unwatch(&living);
         self.journal.set_known_until(latest);
         list
     }
@@ -201,13 +205,27 @@ impl Linux {
         self.known.get(&tid).copied()
     }
 
+    /// Lets go of the files of threads that have ended.
+    fn unwatch(&mut self, living: &HashSet<i32>) {
+        let ended_ns = &mut self.ended_ns;
+        self.watched.retain(|tid, watched| {
+            let lives = living.contains(tid);
+            if !lives {
+                *ended_ns.entry(watched.pid).or_default() += watched.cpu_ns;
+            }
+            lives
+        });
+        let pids: HashSet<i32> = self.family.pids().collect();
+        ended_ns.retain(|pid, _| pids.contains(pid));
+    }
+
     fn watch(&mut self, tid: i32) -> Option<&mut Watched> {
         if !self.watched.contains_key(&tid) {
             let pid = self.process_of(tid)?;
             let open = |name| File::open(format!("/proc/{pid}/task/{tid}/{name}")).ok();
             let (schedstat, stat) = (open("schedstat")?, open("stat")?);
             let (cpu_ns, slices) = read_schedstat(&schedstat)?;
-            self.watched.insert(tid, Watched { schedstat, stat, cpu_ns, slices });
+            self.watched.insert(tid, Watched { schedstat, stat, pid, cpu_ns, slices });
         }
         self.watched.get_mut(&tid)
     }
@@ -267,7 +285,10 @@ impl World for Linux {
 
     fn lazy_cpu_ns(&mut self) -> u64 {
         let all: u64 = self.family.pids().filter_map(clock::process_cpu_ns).sum();
-        all.saturating_sub(self.watched.values().map(|watched| watched.cpu_ns).sum())
+        // Not what they had used when they were last asked: that may be long ago.
+        let now = |it: &Watched| read_schedstat(&it.schedstat).map_or(it.cpu_ns, |now| now.0);
+        let fast: u64 = self.watched.values().map(now).sum();
+        all.saturating_sub(fast + self.ended_ns.values().sum::<u64>())
     }
 
     fn get(&mut self, tid: i32) -> io::Result<sched::Scheduling> {
@@ -331,5 +352,53 @@ impl World for Linux {
             };
         }
         self.journal.note(tid, loan)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// A thread of this process that takes some CPU time at once and ends when it is told to.
+    struct Worker(std::thread::JoinHandle<()>, mpsc::Sender<()>, i32);
+
+    impl Worker {
+        fn start(busy_ns: u64) -> Worker {
+            let (tell, told) = mpsc::channel();
+            let (stop, stopped) = mpsc::channel();
+            let thread = std::thread::spawn(move || {
+                while clock::own_cpu_ns() < busy_ns {}
+                tell.send(rustix::thread::gettid().as_raw_nonzero().get()).expect("a listener");
+                let _ = stopped.recv();
+            });
+            Worker(thread, stop, told.recv().expect("its number"))
+        }
+
+        /// Returns when /proc does not list it any more.
+        fn end(self) {
+            drop(self.1);
+            self.0.join().expect("no panic");
+            while Stat::of_thread(std::process::id() as i32, self.2).is_some() {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    fn world() -> Linux {
+        let shared = Arc::new(Shared::new().expect("memory"));
+        Linux::new(std::process::id() as i32, shared, Box::new(|_| None)).expect("it lives")
+    }
+
+    #[test]
+    fn cpu_time_of_an_ended_time_critical_thread_is_not_the_others() {
+        let (mut world, worker) = (world(), Worker::start(20 * MS));
+        world.look(true).expect("it always tells");
+        world.activity(worker.2);
+        worker.end();
+        world.look(true).expect("it always tells");
+        let ended_ns = world.ended_ns.values().sum::<u64>();
+        assert!(ended_ns >= 20 * MS, "{ended_ns}");
     }
 }

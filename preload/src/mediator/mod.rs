@@ -12,7 +12,8 @@
 //!   process restores when the Mediator is killed.
 //! - It uses less than one percent of a CPU in the long run: steps are paid from a credit
 //!   that grows that slowly; it is full at first, because that is when threads are created, and
-//!   may be overdrawn while time-critical threads would otherwise wait for the first division.
+//!   may be overdrawn while time-critical threads would otherwise wait for the first division, and
+//!   as far as the Lazy region's bound asks.
 //!
 //! | file | what it does |
 //! |---|---|
@@ -126,7 +127,9 @@ impl Mediator {
     /// from one thread, which may become a real-time thread meanwhile.
     pub fn step(&mut self) -> Duration {
         let before = clock::own_cpu_ns();
-        let period = self.core.step();
+        let settled = !self.core.is_settling(heddle_record::process::now_ns());
+        let sparing = self.credit.ns < 0 && settled && self.core.region() == Region::Divided;
+        let period = self.core.step_as(sparing);
         self.name_new_ones();
         let cost = Duration::from_nanos(clock::own_cpu_ns().saturating_sub(before));
         self.cpu += cost;
@@ -137,7 +140,7 @@ impl Mediator {
             Region::Slice => period,
             _ if may_owe && self.core.is_settling(now) => period,
             Region::Open if self.core.has_fast() => period.max(wait.min(WATCHING_MAX)),
-            _ => period.max(wait).min(PERIOD_MAX),
+            _ => period.max(wait).min(self.core.patience(now).unwrap_or(PERIOD_MAX)),
         }
     }
 

@@ -19,6 +19,9 @@ const CEILING_MAX: u32 = 49;
 /// CAP_SYS_NICE in the mask of capabilities.
 const CAP_SYS_NICE: u64 = 1 << 23;
 
+/// As /proc/PID/limits calls it.
+const RT_PRIORITY: &str = "Max realtime priority";
+
 /// The nice values that there are.
 const NICE_MIN: i32 = -20;
 const NICE_MAX: i32 = 19;
@@ -32,6 +35,11 @@ pub struct Powers {
     pub same_user: bool,
     /// Its RLIMIT_RTPRIO.
     pub rt_limit: u32,
+    /// This process's own, by which the Mediator must be above all of them.
+    pub own_rt_limit: u32,
+    /// Its RLIMIT_RTTIME in us, if it has one: the kernel kills whoever runs that long under a
+    /// real-time policy without sleeping.
+    pub rt_time_us: Option<u64>,
     /// Its RLIMIT_NICE: nice values down to 20 minus this are permitted.
     pub nice_limit: u32,
     /// Whether a thread could be made real-time, and why not.
@@ -49,15 +57,19 @@ impl Powers {
         let target = pid.unwrap_or(own);
         let mask = status_number(own, "CapEff:", 16).unwrap_or(0);
         let capable = mask & CAP_SYS_NICE != 0 && may_raise();
-        let limits = fs::read_to_string(format!("/proc/{target}/limits")).unwrap_or_default();
-        let limit = |name| soft_limit(&limits, name).unwrap_or(0);
-        let rt_limit = limit("Max realtime priority");
+        let limits = |pid| fs::read_to_string(format!("/proc/{pid}/limits")).unwrap_or_default();
+        let (limits, own_limits) = (limits(target), limits(own));
+        let small = |limits: &str, name| {
+            soft_limit(limits, name).map_or(0, |it| u32::try_from(it).unwrap_or(u32::MAX))
+        };
         Powers {
             capable,
             same_user: capable
                 || status_number(own, "Uid:", 10) == status_number(target, "Uid:", 10),
-            rt_limit,
-            nice_limit: limit("Max nice priority"),
+            rt_limit: small(&limits, RT_PRIORITY),
+            own_rt_limit: small(&own_limits, RT_PRIORITY),
+            rt_time_us: soft_limit(&limits, "Max realtime timeout").filter(|it| *it != u64::MAX),
+            nice_limit: small(&limits, "Max nice priority"),
             rt_works: try_on_a_thread(Scheduling {
                 policy: RR,
                 priority: 1,
@@ -72,10 +84,12 @@ impl Powers {
     /// The priority that a thread of priority 99 may get, leaving one above for the Mediator.
     pub fn ceiling(&self) -> Option<u32> {
         match (self.capable, self.rt_limit) {
-            _ if self.rt_works.is_err() => None,
+            _ if self.rt_works.is_err() || self.rt_time_us.is_some() => None,
             (true, _) => Some(CEILING_MAX),
-            (false, 0) => None,
-            (false, limit) => Some((limit - 1).clamp(1, CEILING_MAX)),
+            (false, limit) => {
+                let ceiling = limit.min(self.own_rt_limit.saturating_sub(1)).min(CEILING_MAX);
+                (ceiling > 0).then_some(ceiling)
+            }
         }
     }
 
@@ -97,11 +111,11 @@ fn status_number(pid: i32, name: &str, radix: u32) -> Option<u64> {
     u64::from_str_radix(line.split_ascii_whitespace().next()?, radix).ok()
 }
 
-/// The soft limit in a line of /proc/PID/limits.
-fn soft_limit(limits: &str, name: &str) -> Option<u32> {
+/// The soft limit in a line of /proc/PID/limits; the largest number for none.
+fn soft_limit(limits: &str, name: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
     match line.split_ascii_whitespace().next()? {
-        "unlimited" => Some(u32::MAX),
+        "unlimited" => Some(u64::MAX),
         number => number.parse().ok(),
     }
 }
@@ -203,7 +217,14 @@ fn rr(powers: &Powers, nice: i32) -> Result<Means, String> {
     if let Some(ceiling) = powers.ceiling() {
         return Ok(Means::Rr { ceiling, groups: powers.may_return(nice) });
     }
+    let few = powers.rt_limit > 0 && powers.own_rt_limit <= 1;
     Err(match &powers.rt_works {
+        _ if let Some(us) = powers.rt_time_us => {
+            format!("RLIMIT_RTTIME is {us} us, after which the kernel would kill the program")
+        }
+        Ok(()) if few => {
+            "RLIMIT_RTPRIO leaves no priority for the Mediator above the threads".into()
+        }
         Err(text) if powers.capable || powers.rt_limit > 0 => {
             format!("{text} (the control group may have no real-time budget)")
         }
@@ -247,6 +268,8 @@ mod tests {
             capable: false,
             same_user: true,
             rt_limit: 0,
+            own_rt_limit: 0,
+            rt_time_us: None,
             nice_limit: 0,
             rt_works: Err("Operation not permitted".into()),
             idle_works: Ok(()),
@@ -263,7 +286,7 @@ mod tests {
         let choice = choose(Asked::Auto, &root(), 0, true);
         assert_eq!(choice.means, Means::Rr { ceiling: 49, groups: true });
         assert_eq!(choice.fallbacks[0], Means::Idle { way_back: true });
-        let limited = Powers { rt_limit: 10, rt_works: Ok(()), ..nobody() };
+        let limited = Powers { rt_limit: 10, own_rt_limit: 10, rt_works: Ok(()), ..nobody() };
         let means = choose(Asked::Auto, &limited, 0, true).means;
         assert_eq!(means, Means::Rr { ceiling: 9, groups: false });
         let nice = Powers { nice_limit: 20, ..nobody() };
@@ -294,12 +317,37 @@ mod tests {
     }
 
     #[test]
+    fn the_mediator_is_above_all_or_there_is_no_real_time() {
+        let limited = |rt_limit, own_rt_limit| {
+            let limited = Powers { rt_limit, own_rt_limit, rt_works: Ok(()), ..nobody() };
+            choose(Asked::Auto, &limited, 0, true)
+        };
+        let ceiling = |ceiling| Means::Rr { ceiling, groups: false };
+        assert_eq!(limited(2, 2).means, ceiling(1));
+        assert_eq!(limited(30, 10).means, ceiling(9));
+        assert_eq!(limited(3, 90).means, ceiling(3));
+        for (program, own) in [(1, 1), (30, 1), (30, 0)] {
+            let choice = limited(program, own);
+            assert_eq!(choice.means, Means::Idle { way_back: false });
+            assert!(choice.why[0].contains("no priority for the Mediator"), "{:?}", choice.why);
+        }
+    }
+
+    #[test]
+    fn nobody_is_made_real_time_where_that_would_kill() {
+        let deadly = Powers { rt_time_us: Some(200_000), ..root() };
+        let choice = choose(Asked::Auto, &deadly, 0, true);
+        assert_eq!(choice.means, Means::Idle { way_back: true });
+        assert!(choice.why[0].contains("RLIMIT_RTTIME is 200000 us"), "{:?}", choice.why);
+    }
+
+    #[test]
     fn limits_are_read_as_the_kernel_writes_them() {
         let text = "Limit                     Soft Limit           Hard Limit           Units\n\
                     Max nice priority         20                   40                   \n\
                     Max realtime priority     unlimited            unlimited            \n";
         assert_eq!(soft_limit(text, "Max nice priority"), Some(20));
-        assert_eq!(soft_limit(text, "Max realtime priority"), Some(u32::MAX));
+        assert_eq!(soft_limit(text, "Max realtime priority"), Some(u64::MAX));
         assert_eq!(soft_limit(text, "Max locked memory"), None);
         assert!(Powers::probe(None).same_user);
     }

@@ -28,6 +28,10 @@ fn the_watchdog_is_told_what_the_kernel_made_of_it() {
     assert_eq!(sim.threads[&100].now, changed.truth);
 }
 
+fn critical() -> Attributes {
+    Attributes { class: Class::TimeCritical, priority: 50, group: Group::Normal }
+}
+
 fn with(tid_class: &[(Class, u8)]) -> Core<Sim> {
     let mut core = start(Means::Idle { way_back: true }, &[0], Vec::new());
     for _ in 1..tid_class.len() {
@@ -167,4 +171,44 @@ fn a_starving_lazy_region_gets_its_bound() {
         advance(&mut core, 1);
     }
     assert_eq!(core.tally().slices, fed);
+}
+
+#[test]
+fn one_starving_thread_among_many_sleeping_ones_is_found() {
+    let mut core = with(&vec![(Class::Lazy, 0); 600]);
+    classify(core.world(), 0, critical());
+    // The last one to be asked.
+    for tid in [100, 699] {
+        core.world().threads.get_mut(&tid).expect("it lives").active = true;
+    }
+    core.step();
+    assert_eq!(core.region(), Region::Divided);
+    // After the bound some are asked in each step.
+    advance(&mut core, 50 + 600 / 64 + 1);
+    assert_eq!(core.tally().slices, 1);
+}
+
+#[test]
+fn a_sleeping_lazy_region_gets_no_slice() {
+    let mut core = with(&vec![(Class::Lazy, 0); 200]);
+    classify(core.world(), 0, critical());
+    core.world().threads.get_mut(&100).expect("it lives").active = true;
+    advance(&mut core, 400);
+    assert_eq!((core.region(), core.tally().slices), (Region::Divided, 0));
+}
+
+#[test]
+fn the_bound_limits_how_long_a_step_may_be_put_off() {
+    let mut core = with(&[(Class::TimeCritical, 50), (Class::Lazy, 0)]);
+    assert_eq!(core.patience(0), None);
+    core.world().threads.get_mut(&100).expect("it lives").active = true;
+    advance(&mut core, 10);
+    let now = core.world().now_ns;
+    let patience = core.patience(now).expect("there is a bound");
+    assert!(patience.as_millis() > 30 && patience.as_millis() <= 50, "{patience:?}");
+    // A step that spares the look keeps the bound, too.
+    core.world().threads.get_mut(&101).expect("it lives").active = true;
+    core.world().now_ns = now + 50 * MS;
+    core.step_as(true);
+    assert_eq!(core.region(), Region::Slice);
 }
