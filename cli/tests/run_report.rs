@@ -230,10 +230,55 @@ fn processes_of_a_run_are_all_reported() {
     assert!(processes.iter().all(|it| it["in_order"] == true || it["threads_created"] == 0));
     let output = scratch.run(&["sh", "-c", &script]);
     let said = words(&stderr(&output));
-    // What the shell was is not seen if it was replaced before the first look; then there is one
-    // program, which the headline is about.
-    let told = ["kinds, 3 processes", "with the main ones, in 3 processes"];
-    assert!(told.iter().any(|it| said.contains(it)), "{said}");
+    assert!(said.contains("with the main ones, in 3 processes"), "{said}");
+    assert!(said.contains("kinds, 3 processes"), "{said}");
+    assert_eq!(processes.len(), 4, "the shell as well: {report:#}");
+}
+
+const EXEC: &str = "
+#include <pthread.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+static long until(long ms)
+{
+    struct timespec used;
+    do
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    while (used.tv_sec * 1000 + used.tv_nsec / 1000000 < ms);
+    return ms;
+}
+static void *busy(void *a) { until(300); for (;;) pause(); return a; }
+int main(int count, char **words)
+{
+    pthread_t t;
+    if (count > 1) {
+        pthread_create(&t, 0, busy, 0);
+        until(400);
+        sleep(1); /* seen, and measured, before it is replaced */
+        execl(words[0], words[0], (char *)0);
+        return 1;
+    }
+    until(600);
+    return 0;
+}";
+
+#[test]
+fn cpu_time_is_counted_once() {
+    let scratch = Scratch::new("exec-cpu");
+    let Some(program) = compile(&scratch, "exec", EXEC, &[]) else { return };
+    let report = scratch.report(&[&program, "again"]);
+    let processes = report["processes"].as_array().expect("processes");
+    assert_eq!(processes.len(), 2, "{report:#}");
+    let cpu_ms = |process: usize, main: bool| {
+        let threads = processes[process]["threads"].as_array().expect("threads");
+        let row = threads.iter().find(|row| row["main"] == main).expect("a row");
+        row["cpu_ns"].as_u64().expect("a number") / 1_000_000
+    };
+    // The clock of the main thread goes on: 400 ms before the exec, 200 after.
+    assert!((400..600).contains(&cpu_ms(0, true)), "{report:#}");
+    assert!((300..550).contains(&cpu_ms(0, false)), "{report:#}");
+    assert!((150..390).contains(&cpu_ms(1, true)), "{report:#}");
 }
 
 const BUSY: &str = "

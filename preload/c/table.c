@@ -33,6 +33,7 @@
 #define ROLES_CAPACITY 4096u
 #define CAPACITY_MIN 256u
 #define CREATE_ATTEMPTS_MAX 4
+#define KEPT_MAX 8
 
 #define TEXT_OFFSET (HEDDLE_ROLES_OFFSET + ROLES_CAPACITY * 4u)
 #define USES_OFFSET (TEXT_OFFSET + TEXT_BYTES)
@@ -57,6 +58,35 @@ static void table_path(char *out)
 	strcpy(out + used, digits((uint64_t)control->pid));
 }
 
+static bool is_of_run(const struct heddle_table *header)
+{
+	const struct heddle_plan *it = load_acquire(&plan);
+
+	return it && it->run && header->magic == HEDDLE_TABLE_MAGIC && header->run == it->run &&
+	       header->pid == control->pid;
+}
+
+/* The table of the program that this process was before, until an exec: its run may not have read
+ * it to the end. It finds it as /dev/shm/heddle.PID.N, for some of many that follow each other. */
+static void keep_earlier(const char *path)
+{
+	const int file = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	struct heddle_table header = {0};
+	char kept[56];
+	size_t used;
+
+	if (file < 0)
+		return;
+	if (pread(file, &header, sizeof(header), 0) == (ssize_t)sizeof(header) &&
+	    is_of_run(&header)) {
+		used = text_copy(kept, 48, path);
+		strcpy(kept + used, ".1");
+		while (link(path, kept) != 0 && errno == EEXIST && kept[used + 1] < '0' + KEPT_MAX)
+			kept[used + 1]++;
+	}
+	close(file);
+}
+
 static int create_shared(void)
 {
 	const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
@@ -66,9 +96,12 @@ static int create_shared(void)
 	table_path(path);
 	for (int attempt = 0; attempt < CREATE_ATTEMPTS_MAX && file < 0; attempt++) {
 		file = open(path, flags, 0600);
+		if (file >= 0 || errno != EEXIST)
+			break;
+		keep_earlier(path);
 		/* No other living process has this number. Another user's file stays: the folder
 		 * is sticky. */
-		if (file < 0 && (errno != EEXIST || unlink(path) != 0))
+		if (unlink(path) != 0)
 			break;
 	}
 	/* The program's umask may have taken rights away, it never adds any. */

@@ -3,6 +3,8 @@
 //! Invariant: each kind of thread that a table names is in the report, also if nothing could be
 //! resolved about it.
 
+use std::collections::HashMap;
+
 use heddle_preload::key::Key;
 use heddle_preload::policy::Zones;
 use heddle_record::{CodePlace, State, Use};
@@ -21,7 +23,25 @@ pub fn processes(
 ) -> Vec<Process> {
     let mut seen: Vec<_> = seen.iter().collect();
     seen.sort_by_key(|it| it.snapshot.created_ns);
-    seen.into_iter().map(|it| process(it, symbols, zones, said)).collect()
+    let mut processes: Vec<Process> =
+        seen.iter().map(|it| process(it, symbols, zones, said)).collect();
+    part_main_cpu(&seen, &mut processes);
+    processes
+}
+
+/// An exec does not set back the clock of the thread that calls it: what the main thread had used
+/// until then was the program's before.
+fn part_main_cpu(seen: &[&collect::Process], processes: &mut [Process]) {
+    let mut before: HashMap<i32, u64> = HashMap::new();
+    for (seen, process) in seen.iter().zip(processes) {
+        let until_now = before.remove(&process.pid).unwrap_or(0);
+        for kind in process.kinds.iter_mut().filter(|kind| kind.main) {
+            if seen.replaced {
+                before.insert(process.pid, kind.cpu_ns);
+            }
+            kind.cpu_ns = kind.cpu_ns.saturating_sub(until_now);
+        }
+    }
 }
 
 fn process(seen: &collect::Process, symbols: &mut Symbols, zones: Zones, said: &[Key]) -> Process {
@@ -101,7 +121,8 @@ fn kind(
     kind
 }
 
-/// CPU time of the threads of one kind that had not ended when the table was last read.
+/// CPU time of the threads of one kind that had not ended when the table was last read, as far as
+/// it is not in the kind's sum.
 fn living_cpu_ns(index: u32, seen: &collect::Process) -> u64 {
     let living = seen.snapshot.threads.iter().filter(|thread| {
         thread.fields.state != State::Finished
@@ -109,8 +130,9 @@ fn living_cpu_ns(index: u32, seen: &collect::Process) -> u64 {
     });
     living
         .map(|thread| {
-            let before = seen.cpu_ns.get(&thread.id).copied().unwrap_or(0);
-            before.max(thread.fields.cpu_ns)
+            let of = |times: &HashMap<_, u64>| times.get(&thread.id).copied().unwrap_or(0);
+            let used = of(&seen.cpu_ns).max(thread.fields.cpu_ns);
+            used.saturating_sub(of(&seen.counted_ns))
         })
         .sum()
 }

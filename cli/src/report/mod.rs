@@ -13,6 +13,8 @@ pub mod json;
 pub mod layout;
 pub mod text;
 
+use std::collections::{HashMap, HashSet};
+
 use heddle_preload::policy::Zones;
 use heddle_record::Zone;
 
@@ -181,19 +183,30 @@ impl Report {
     pub fn totals(&self) -> Totals {
         let sum = |value: fn(&Process) -> u64| self.processes.iter().map(value).sum();
         Totals {
-            processes: self.processes.len() as u64,
+            processes: self.processes.iter().map(|it| it.pid).collect::<HashSet<_>>().len() as u64,
             threads_created: sum(Process::created),
             threads_failed: sum(Process::failed),
-            threads_peak: sum(|it| it.threads_peak.into()),
-            reserved_peak: sum(|it| {
+            threads_peak: self.at_once(|it| it.threads_peak.into()),
+            reserved_peak: self.at_once(|it| {
                 it.kinds.iter().filter(|it| !it.main).map(|it| it.reserved_peak).sum()
             }),
         }
     }
 
+    /// The sum over processes; of the programs that one ran after the other (exec), the most.
+    fn at_once(&self, value: fn(&Process) -> u64) -> u64 {
+        let mut most: HashMap<i32, u64> = HashMap::new();
+        for process in &self.processes {
+            let known = most.entry(process.pid).or_default();
+            *known = value(process).max(*known);
+        }
+        most.values().sum()
+    }
+
     /// By program, in the order of their first processes.
     pub fn summaries(&self) -> Vec<Summary> {
         let mut summaries: Vec<Summary> = Vec::new();
+        let mut counted = HashSet::new();
         for process in &self.processes {
             let known = summaries.iter().position(|it| it.program == process.program);
             let index = known.unwrap_or(summaries.len());
@@ -202,7 +215,8 @@ impl Report {
                 summaries.push(Summary { program, processes: 0, kinds: Vec::new() });
             }
             let summary = &mut summaries[index];
-            summary.processes += 1;
+            // A process may run the same program several times, by exec.
+            summary.processes += usize::from(counted.insert((index, process.pid)));
             for kind in &process.kinds {
                 let mut kind = kind.clone();
                 if kind.by_name {
@@ -320,5 +334,17 @@ pub mod tests {
         assert_eq!(worker.site.as_deref(), Some("a.c:1"));
         assert_eq!(report.totals().threads_created, 12);
         assert_eq!(report.totals().threads_peak, 10);
+    }
+
+    #[test]
+    fn programs_that_follow_each_other_are_one_process() {
+        let mut report = report(vec![kind("worker", 8 << 20, 8 << 20, 12 << 10)]);
+        let mut next = super::tests::report(vec![kind("worker", 8 << 20, 4 << 20, 9)]).processes;
+        next[0].threads_peak = 7;
+        report.processes.append(&mut next);
+        assert_eq!(report.summaries()[0].processes, 1);
+        let totals = report.totals();
+        assert_eq!((totals.processes, totals.threads_peak, totals.threads_created), (1, 7, 8));
+        assert_eq!(totals.reserved_peak, 32 << 20);
     }
 }

@@ -1,19 +1,23 @@
 //! The thread tables of a run, gathered while its processes live and when they end.
 //!
 //! Invariants
-//! - A table of this run whose process has ended is read a last time and removed. Tables of
-//!   others are not touched.
+//! - A table of this run whose process has ended is read a last time and removed; so is one whose
+//!   process became another program by exec. Tables of others are not touched.
 //! - Looking costs less than half a percent of one CPU: the longer a look took, the longer the
 //!   time to the next.
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use heddle_preload::measure::Meter;
 use heddle_preload::sys::clock::own_cpu_ns;
+use heddle_record::process::is_run_alive;
 use heddle_record::{Class, Reader, Snapshot, State, ThreadId, run_pids};
+
+use rustix::fs::{Mode, OFlags};
 
 use super::runtime::Seen;
 
@@ -37,6 +41,10 @@ pub struct Process {
     pub peaks: HashMap<u32, Peak>,
     /// CPU time of threads when they were last seen.
     pub cpu_ns: HashMap<ThreadId, u64>,
+    /// CPU time of threads that have not ended, as far as their kinds' sums have it already.
+    pub counted_ns: HashMap<ThreadId, u64>,
+    /// The process goes on as another program.
+    pub replaced: bool,
     reader: Reader,
     /// Of the table's file, if it has a name.
     inode: Option<u64>,
@@ -108,6 +116,7 @@ impl Collector {
     }
 
     fn look(&mut self, measure: bool) {
+        self.take_replaced();
         for pid in self.pids() {
             self.discover(pid);
         }
@@ -160,19 +169,30 @@ impl Collector {
             self.foreign.extend(inode.map(|inode| (pid, inode)));
             return;
         }
-        let Ok(snapshot) = reader.snapshot() else { return };
+        let Ok(process) = Process::new(reader, inode) else { return };
         for before in self.processes.iter_mut().filter(|it| it.snapshot.pid == pid) {
-            before.gone = true;
+            before.replace();
         }
-        self.processes.push(Process {
-            program: program_of(&snapshot),
-            snapshot,
-            peaks: HashMap::new(),
-            cpu_ns: HashMap::new(),
-            reader,
-            inode,
-            gone: false,
-        });
+        self.processes.push(process);
+    }
+
+    /// Takes up what processes were before an exec. The library has put the tables aside, as the
+    /// next program's has the name; one that was seen before is known by its inode.
+    fn take_replaced(&mut self) {
+        for (pid, path) in replaced_tables() {
+            let Some((reader, inode)) = open_replaced(&path) else { continue };
+            if reader.run() != self.run || reader.pid() != pid {
+                continue;
+            }
+            let same = |it: &&mut Process| it.snapshot.pid == pid && it.inode == Some(inode);
+            if let Some(known) = self.processes.iter_mut().find(same) {
+                known.replace();
+            } else if let Ok(mut process) = Process::new(reader, Some(inode)) {
+                process.replace();
+                self.processes.push(process);
+            }
+            let _ = fs::remove_file(path);
+        }
     }
 
     /// Whether any thread was said to be time-critical, by a policy or by the program.
@@ -193,10 +213,46 @@ impl Collector {
 }
 
 impl Process {
+    fn new(reader: Reader, inode: Option<u64>) -> Result<Process, heddle_record::Error> {
+        let snapshot = reader.snapshot()?;
+        Ok(Process {
+            program: program_of(&snapshot),
+            snapshot,
+            peaks: HashMap::new(),
+            cpu_ns: HashMap::new(),
+            counted_ns: HashMap::new(),
+            replaced: false,
+            reader,
+            inode,
+            gone: false,
+        })
+    }
+
+    /// The last look at a program that another one has replaced: what it left in its table. Its
+    /// threads' numbers are the next one's by now.
+    fn replace(&mut self) {
+        if self.gone {
+            return;
+        }
+        if let Ok(snapshot) = self.reader.snapshot() {
+            self.snapshot = snapshot;
+            self.count();
+        }
+        self.gone = true;
+        self.replaced = true;
+    }
+
+    /// Notes what the table says of the CPU time of its living threads, before the kernel is asked.
+    fn count(&mut self) {
+        let counted = self.snapshot.threads.iter().filter(|it| it.fields.cpu_ns > 0);
+        self.counted_ns = counted.map(|it| (it.id, it.fields.cpu_ns)).collect();
+    }
+
     fn look(&mut self, measure: bool) -> Result<(), heddle_record::Error> {
         // Asked before: a process that ends in between is looked at once more.
         let alive = self.reader.alive();
         self.snapshot = self.reader.snapshot()?;
+        self.count();
         self.snapshot.ask_kernel();
         for thread in self.snapshot.threads.iter().filter(|it| it.fields.cpu_ns > 0) {
             if thread.fields.state != State::Finished {
@@ -262,6 +318,40 @@ fn program_of(snapshot: &Snapshot) -> Option<String> {
 
 fn table_path(pid: i32) -> String {
     format!("/dev/shm/heddle.{pid}")
+}
+
+/// Tables that were put aside: whose, and their paths.
+fn replaced_tables() -> Vec<(i32, PathBuf)> {
+    let names = fs::read_dir("/dev/shm").into_iter().flatten().flatten();
+    let replaced = names.filter_map(|entry| {
+        let name = entry.file_name();
+        let (pid, number) = name.to_str()?.strip_prefix("heddle.")?.split_once('.')?;
+        number.parse::<u32>().ok()?;
+        Some((pid.parse().ok()?, entry.path()))
+    });
+    replaced.collect()
+}
+
+/// Opens a table that was put aside, if nobody else can have written it.
+fn open_replaced(path: &Path) -> Option<(Reader, u64)> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
+    let about = file.metadata().ok()?;
+    let own = rustix::process::geteuid();
+    let is_ours = own.is_root() || about.uid() == own.as_raw();
+    let reader = Reader::from_file(file).ok().filter(|_| is_ours && about.is_file())?;
+    Some((reader, about.ino()))
+}
+
+/// Removes the tables that killed runs left put aside.
+pub fn remove_left() {
+    for (_, path) in replaced_tables() {
+        if let Some((reader, _)) = open_replaced(&path)
+            && !is_run_alive(reader.run())
+        {
+            let _ = fs::remove_file(path);
+        }
+    }
 }
 
 /// Tells a table from the one of the next program in the same process.

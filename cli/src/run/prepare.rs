@@ -19,7 +19,7 @@ use heddle_preload::profile::{Executable, Row, Store};
 use heddle_record::process;
 
 use super::program::Program;
-use super::{Args, Stacks};
+use super::{Args, Stacks, collect};
 use crate::symbols::image::Image;
 use crate::symbols::{Finder, Trampoline, Wanted, needed, shared_libraries};
 
@@ -55,6 +55,7 @@ impl Drop for Prepared {
 pub fn prepare(args: &Args, policy: &Policy, program: &Program) -> Prepared {
     // What killed runs left; a failure is the next one's concern.
     let _ = heddle_record::sweep_left();
+    collect::remove_left();
     let mut prepared = Prepared {
         run: None,
         environment: Vec::new(),
