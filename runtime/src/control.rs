@@ -112,6 +112,8 @@ pub(crate) const MEASURED: u8 = 4;
 /// `Control::flags`: its thread-local storage lies at the top of its stack; bits `CLASS_SHIFT` on
 /// are then a copy of `Control::class`: a switch finds the block from the first cache line alone.
 pub(crate) const OWN_TLS: u8 = 8;
+/// `Control::flags` of threads without [`OWN_TLS`]: its stack may be copied out soon.
+pub(crate) const DROWSY: u8 = 16;
 /// See [`OWN_TLS`].
 const CLASS_SHIFT: u32 = 4;
 
@@ -156,7 +158,7 @@ pub struct Control {
     pub(crate) priority: AtomicU8,
     /// Group among the lazy ones.
     pub(crate) group: AtomicU8,
-    /// `HIBERNATES`, `HIBERNATED`, `MEASURED`, `OWN_TLS`.
+    /// `HIBERNATES`, `HIBERNATED`, `MEASURED`, `OWN_TLS`, `DROWSY`.
     pub(crate) flags: Shared<u8>,
     /// A [`Kind`].
     pub(crate) kind: Shared<Kind>,

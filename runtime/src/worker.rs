@@ -32,6 +32,7 @@ use heddle_record::{Record, State};
 use crate::arch::{self, Context};
 use crate::control::{Control, Kind, Outcome};
 use crate::fresh::Fresh;
+use crate::hibernate::Drowsy;
 use crate::inbox::Inbox;
 use crate::io::Reactor;
 use crate::queue::RunQueues;
@@ -59,7 +60,7 @@ pub(crate) enum Post {
     None,
     /// It ended: give its reference up.
     Ended(&'static Control),
-    /// It parked and asked for hibernation.
+    /// It parked and asked for hibernation, and there are enough drowsy threads.
     Hibernate(&'static Control),
 }
 
@@ -91,6 +92,7 @@ pub(crate) struct Worker {
     pub queues: RunQueues,
     pub timers: Timers,
     pub cache: Cache,
+    drowsy: Drowsy,
     pub reactor: Reactor,
     /// The kernel thread's own thread pointer, which its light threads have too.
     tls: usize,
@@ -152,6 +154,7 @@ impl Worker {
             queues: RunQueues::new(),
             timers: Timers::new(),
             cache: Cache::new(),
+            drowsy: Drowsy::new(runtime.config.drowsy),
             reactor: Reactor::new(runtime.config.io)?,
             tls: arch::thread_pointer(),
             own_stack: Cell::new((ptr::null(), 0)),

@@ -209,6 +209,51 @@ fn hibernated_stacks_come_back_as_they_were() {
     assert!(threads.into_iter().all(|thread| thread.join().unwrap()));
 }
 
+/// Page faults of this process that needed no disk.
+fn faults() -> i64 {
+    // SAFETY: a zeroed structure that the call fills.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        assert_eq!(libc::getrusage(libc::RUSAGE_SELF, &mut usage), 0);
+        usage.ru_minflt
+    }
+}
+
+#[test]
+fn only_threads_that_wait_long_hibernate() {
+    const WAKES: i64 = 2000;
+    let _turn = turn();
+    if !one_worker() {
+        return;
+    }
+    let wakes = Arc::new(AtomicUsize::new(0));
+    let wakes2 = wakes.clone();
+    let body = move || {
+        while wakes2.load(SeqCst) < WAKES as usize {
+            thread::park();
+            wakes2.fetch_add(1, SeqCst);
+        }
+    };
+    // SAFETY: nobody borrows from its stack.
+    let sleeper = unsafe { Builder::new().hibernate(true) }.spawn(body).unwrap();
+    let waker = sleeper.thread().clone();
+    let rounds = thread::spawn(move || {
+        let before = faults();
+        while wakes.load(SeqCst) < WAKES as usize {
+            waker.unpark();
+            thread::yield_now();
+        }
+        faults() - before
+    });
+    let faults = rounds.join().unwrap();
+    sleeper.join().unwrap();
+    if std::env::var("HEDDLE_DROWSY").as_deref() == Ok("0") {
+        assert!(faults >= WAKES / 2, "{faults} faults: its pages were not given back");
+    } else {
+        assert!(faults < WAKES / 4, "{faults} faults: its pages were given back at once");
+    }
+}
+
 #[test]
 fn a_scope_keeps_its_thread_from_hibernating() {
     let _turn = turn();

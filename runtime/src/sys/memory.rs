@@ -78,6 +78,21 @@ pub(crate) unsafe fn discard(start: *mut u8, bytes: usize) {
     unsafe { libc::madvise(start.cast(), bytes, libc::MADV_DONTNEED) };
 }
 
+/// As [`discard`], of many ranges at once.
+///
+/// # Safety
+/// As [`discard`], for each range.
+pub(crate) unsafe fn discard_all(ranges: &[(*mut u8, usize)]) {
+    let vector =
+        |&(start, bytes): &(*mut u8, usize)| libc::iovec { iov_base: start.cast(), iov_len: bytes };
+    let vectors: Vec<libc::iovec> = ranges.iter().map(vector).collect();
+    // SAFETY: by 1 and 2.
+    if !unsafe { advise_all(&vectors, libc::MADV_DONTNEED) } {
+        // SAFETY: by 1 and 2; what was discarded already is so once more.
+        ranges.iter().for_each(|&(start, bytes)| unsafe { discard(start, bytes) });
+    }
+}
+
 /// Mappings that a process may have (`vm.max_map_count`).
 pub(crate) fn mappings_max() -> usize {
     std::fs::read_to_string("/proc/sys/vm/max_map_count")
@@ -135,24 +150,26 @@ unsafe fn install_markers(pages: &[*mut u8]) -> bool {
 unsafe fn install_marker_batch(batch: &[*mut u8]) -> bool {
     let vectors: Vec<libc::iovec> =
         batch.iter().map(|&page| libc::iovec { iov_base: page.cast(), iov_len: PAGE }).collect();
-    if let Some(own) = own_pidfd() {
-        // SAFETY: the vectors name pages that the caller vouches for.
-        let done = unsafe {
-            libc::syscall(
-                libc::SYS_process_madvise,
-                own,
-                vectors.as_ptr(),
-                vectors.len(),
-                MADV_GUARD_INSTALL,
-                0,
-            )
-        };
-        if done == (batch.len() * PAGE) as libc::c_long {
-            return true;
-        }
+    // SAFETY: the vectors name pages that the caller vouches for.
+    if unsafe { advise_all(&vectors, MADV_GUARD_INSTALL) } {
+        return true;
     }
     // SAFETY: by the caller's promise for each page.
     batch.iter().all(|&p| unsafe { libc::madvise(p.cast(), PAGE, MADV_GUARD_INSTALL) } == 0)
+}
+
+/// One advice for all `vectors`, in one call; false where the kernel does not do that, or not all.
+///
+/// # Safety
+/// 1. The advice may be given for the memory that the vectors name, at most `UIO_MAXIOV` of them.
+unsafe fn advise_all(vectors: &[libc::iovec], advice: libc::c_int) -> bool {
+    let Some(own) = own_pidfd() else { return false };
+    let bytes: usize = vectors.iter().map(|vector| vector.iov_len).sum();
+    // SAFETY: by 1.
+    let done = unsafe {
+        libc::syscall(libc::SYS_process_madvise, own, vectors.as_ptr(), vectors.len(), advice, 0)
+    };
+    done == bytes as libc::c_long
 }
 
 /// A pidfd of this process, opened once; `None` where the kernel has none or after a fork.

@@ -10,7 +10,7 @@ use heddle_record::State;
 
 use super::{Post, Worker};
 use crate::arch::{self, Context};
-use crate::control::{Control, HIBERNATED, HIBERNATES, OWN_TLS};
+use crate::control::{Control, DROWSY, HIBERNATED, HIBERNATES, OWN_TLS};
 use crate::sys::{clock, libc_tls};
 use crate::{hibernate, sanitizer, sched};
 
@@ -66,7 +66,7 @@ impl Worker {
         let record = me.record();
         record.set_switches(me.switches.get());
         record.set_state(State::Parked);
-        if me.flags.get() & HIBERNATES != 0 && me.pinned.get() == 0 {
+        if me.flags.get() & HIBERNATES != 0 && me.pinned.get() == 0 && !self.drowsy.admit(me) {
             self.post.set(Post::Hibernate(me));
             return self.to_scheduler(me);
         }
@@ -102,7 +102,7 @@ impl Worker {
     #[inline(always)]
     fn switch(&'static self, me: &'static Control, next: &'static Control) {
         self.activate(next);
-        if (me.flags.get() | next.flags.get()) & (HIBERNATED | OWN_TLS) != 0 {
+        if (me.flags.get() | next.flags.get()) & (HIBERNATED | DROWSY | OWN_TLS) != 0 {
             return self.switch_special(me, next);
         }
         let left = sanitizer::leave(next.stack.get(), next.stack_bytes(), false);
@@ -166,10 +166,10 @@ impl Worker {
     /// be set, if it changes; `own`: the caller has one of its own.
     #[inline(always)]
     fn wake_up(&'static self, next: &'static Control, own: bool) -> Option<usize> {
-        if next.flags.get() & HIBERNATED != 0 {
-            hibernate::restore(next);
-        }
         if next.flags.get() & OWN_TLS == 0 {
+            if next.flags.get() & (HIBERNATED | DROWSY) != 0 {
+                hibernate::restore(&self.drowsy, next);
+            }
             return own.then_some(self.tls);
         }
         let tls = next.thread_pointer();
@@ -188,7 +188,7 @@ impl Worker {
                 }
                 sched::release(thread);
             }
-            Post::Hibernate(thread) => hibernate::store(thread),
+            Post::Hibernate(thread) => self.drowsy.hibernate_oldest(thread),
         }
     }
 

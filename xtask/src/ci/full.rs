@@ -39,7 +39,9 @@ fn tests(planner: &mut Planner) {
     // One build for both steps: the same packages, so the same features.
     let uring = planner.test(&format!("--workspace {}", all_but_programs(planner.repo)));
     let programs = planner.test("--workspace --test programs");
+    // There threads that hibernate do so at once, elsewhere only when they are many.
     let epoll = planner.test(&format!("{ON_THREADS} --lib --test *")).env("HEDDLE_IO", "epoll");
+    let epoll = epoll.env("HEDDLE_DROWSY", "0");
     let native =
         planner.test(&format!("{ON_THREADS} --lib --test *")).env("HEDDLE_BACKEND", "native");
     planner.add("tests", "integration tests, default mode", 15, vec![examples, uring]);
