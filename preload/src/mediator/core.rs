@@ -134,6 +134,8 @@ pub struct Core<W: World> {
 #[derive(Debug)]
 pub(super) struct Cursors {
     pub fast: i32,
+    /// The time-critical thread that was seen to be active last.
+    pub active: Option<i32>,
     pub lazy: i32,
     pub conflicts: i32,
 }
@@ -160,7 +162,7 @@ impl<W: World> Core<W> {
             no_slices: false,
             born_ns: None,
             entered_ns: None,
-            cursors: Cursors { fast: i32::MIN, lazy: i32::MIN, conflicts: i32::MIN },
+            cursors: Cursors { fast: i32::MIN, active: None, lazy: i32::MIN, conflicts: i32::MIN },
             tally: Tally::default(),
         }
     }
@@ -358,10 +360,15 @@ impl<W: World> Core<W> {
     /// Whether a time-critical thread is active. The first one that is answers for all.
     fn ask_fast(&mut self) -> bool {
         let (mut gone, mut active) = (Vec::new(), false);
-        for tid in self.some(self.cursors.fast, ASKED_MAX, Task::is_fast) {
-            self.cursors.fast = tid;
+        // Of more than are asked at a time, the one that was active is the most likely to be so.
+        let last = self.cursors.active.filter(|tid| self.tasks.get(tid).is_some_and(Task::is_fast));
+        let asked = self.some(self.cursors.fast, ASKED_MAX, Task::is_fast);
+        if let Some(tid) = asked.last() {
+            self.cursors.fast = *tid;
+        }
+        for tid in last.into_iter().chain(asked.into_iter().filter(|tid| Some(*tid) != last)) {
             match self.world.activity(tid) {
-                Activity::Active => active = true,
+                Activity::Active => (active, self.cursors.active) = (true, Some(tid)),
                 Activity::Asleep => {}
                 Activity::Gone => gone.push(tid),
             }

@@ -1,8 +1,9 @@
 //! The Mediator's view of the real kernel: /proc, the thread tables, system calls.
 //!
 //! Invariants
-//! - Files of time-critical threads stay open and are read again; files of the others are opened
-//!   once per life, for the start time and the name.
+//! - Files of time-critical threads stay open and are read again, those of [`KEPT_MAX`] threads at
+//!   most and never most of the descriptors that there may be; files of the others are opened once
+//!   per life, for the start time and the name.
 //! - A look that is not thorough costs one read of /proc/loadavg and the tables, unless something
 //!   was born.
 
@@ -30,6 +31,8 @@ const OWN_SLICE_NS: u64 = 100_000;
 const YOUNG_NS: u64 = 2_000 * MS;
 const NAMES_NS: u64 = 4 * MS;
 const NAMES_MAX: usize = 64;
+/// Two descriptors each.
+const KEPT_MAX: usize = 256;
 
 /// A thread that has no attributes in a table, to be told by its name or whatever else the caller
 /// knows of it.
@@ -55,14 +58,46 @@ struct Known {
     named: Option<Attributes>,
 }
 
-/// A time-critical thread's files, and what they said last.
+/// A time-critical thread, and what its files said last.
 #[derive(Debug)]
 struct Watched {
-    schedstat: File,
-    stat: File,
+    /// `None`: opened each time, as there are too many to keep.
+    files: Option<Files>,
     pid: i32,
     cpu_ns: u64,
     slices: u64,
+}
+
+/// What tells whether a thread is active.
+#[derive(Debug)]
+struct Files {
+    schedstat: File,
+    stat: File,
+}
+
+impl Files {
+    fn open(pid: i32, tid: i32) -> io::Result<Files> {
+        let open = |name| File::open(format!("/proc/{pid}/task/{tid}/{name}"));
+        Ok(Files { schedstat: open("schedstat")?, stat: open("stat")? })
+    }
+
+    fn times(&self) -> io::Result<(u64, u64)> {
+        let mut bytes = [0; 128];
+        let count = proc::read_again(&self.schedstat, &mut bytes)?;
+        proc::parse_schedstat(&bytes[..count]).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    fn state(&self) -> io::Result<Option<Stat>> {
+        let mut bytes = [0; 1024];
+        let count = proc::read_again(&self.stat, &mut bytes)?;
+        Ok(Stat::parse(&bytes[..count]))
+    }
+}
+
+/// Of how many time-critical threads the files stay open: a part of what the limit permits.
+fn kept_max() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.map_or(KEPT_MAX, |it| usize::try_from(it / 8).unwrap_or(KEPT_MAX).min(KEPT_MAX))
 }
 
 /// The watchdog is started when there is something to watch.
@@ -80,6 +115,8 @@ pub struct Linux {
     classify: Classify,
     known: HashMap<i32, Known>,
     watched: HashMap<i32, Watched>,
+    /// How many of them may keep their files open.
+    kept_max: usize,
     /// CPU time of watched threads that have ended, by process: that counts it for ever.
     ended_ns: HashMap<i32, u64>,
     births: Births,
@@ -104,6 +141,7 @@ impl Linux {
             classify,
             known: HashMap::new(),
             watched: HashMap::new(),
+            kept_max: kept_max(),
             ended_ns: HashMap::new(),
             births: Births::new(),
             young: VecDeque::new(),
@@ -219,22 +257,41 @@ impl Linux {
         ended_ns.retain(|pid, _| pids.contains(pid));
     }
 
-    fn watch(&mut self, tid: i32) -> Option<&mut Watched> {
+    /// What a thread did since it was asked last.
+    fn ask_activity(&mut self, tid: i32) -> io::Result<Activity> {
+        let pid = self.process_of(tid).ok_or(io::ErrorKind::NotFound)?;
         if !self.watched.contains_key(&tid) {
-            let pid = self.process_of(tid)?;
-            let open = |name| File::open(format!("/proc/{pid}/task/{tid}/{name}")).ok();
-            let (schedstat, stat) = (open("schedstat")?, open("stat")?);
-            let (cpu_ns, slices) = read_schedstat(&schedstat)?;
-            self.watched.insert(tid, Watched { schedstat, stat, pid, cpu_ns, slices });
+            let kept = self.watched.values().filter(|it| it.files.is_some()).count();
+            let files = if kept < self.kept_max { Files::open(pid, tid).ok() } else { None };
+            self.watched.insert(tid, Watched { files, pid, cpu_ns: 0, slices: 0 });
         }
-        self.watched.get_mut(&tid)
+        let watched = self.watched.get_mut(&tid).ok_or(io::ErrorKind::NotFound)?;
+        let opened;
+        let files = match &watched.files {
+            Some(files) => files,
+            None => {
+                opened = Files::open(pid, tid)?;
+                &opened
+            }
+        };
+        let before = (watched.cpu_ns, watched.slices);
+        (watched.cpu_ns, watched.slices) = files.times()?;
+        if before != (0, 0) && (watched.cpu_ns, watched.slices) != before {
+            return Ok(Activity::Active);
+        }
+        // Nothing changes either while it waits for a CPU.
+        Ok(match files.state()? {
+            Some(stat) if stat.is_runnable() => Activity::Active,
+            Some(stat) if !matches!(stat.state, b'Z' | b'X') => Activity::Asleep,
+            _ => Activity::Gone,
+        })
     }
 }
 
-fn read_schedstat(file: &File) -> Option<(u64, u64)> {
-    let mut bytes = [0; 128];
-    let count = proc::read_again(file, &mut bytes).ok()?;
-    proc::parse_schedstat(&bytes[..count])
+/// Whether an error says that the thread is no more.
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+        || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
 }
 
 impl World for Linux {
@@ -259,21 +316,11 @@ impl World for Linux {
     }
 
     fn activity(&mut self, tid: i32) -> Activity {
-        let Some(watched) = self.watch(tid) else { return Activity::Gone };
-        let Some(now) = read_schedstat(&watched.schedstat) else { return Activity::Gone };
-        let before = (watched.cpu_ns, watched.slices);
-        (watched.cpu_ns, watched.slices) = now;
-        if now != before {
-            return Activity::Active;
-        }
-        // Nothing changes either while it waits for a CPU.
-        let mut bytes = [0; 1024];
-        let stat = proc::read_again(&watched.stat, &mut bytes).ok();
-        match stat.and_then(|count| Stat::parse(&bytes[..count])) {
-            Some(stat) if stat.is_runnable() => Activity::Active,
-            Some(stat) if matches!(stat.state, b'Z' | b'X') => Activity::Gone,
-            Some(_) => Activity::Asleep,
-            None => Activity::Gone,
+        match self.ask_activity(tid) {
+            Ok(activity) => activity,
+            Err(error) if is_gone(&error) => Activity::Gone,
+            // No descriptor to be had: it must not wait for one.
+            Err(_) => Activity::Active,
         }
     }
 
@@ -286,7 +333,10 @@ impl World for Linux {
     fn lazy_cpu_ns(&mut self) -> u64 {
         let all: u64 = self.family.pids().filter_map(clock::process_cpu_ns).sum();
         // Not what they had used when they were last asked: that may be long ago.
-        let now = |it: &Watched| read_schedstat(&it.schedstat).map_or(it.cpu_ns, |now| now.0);
+        let now = |it: &Watched| {
+            let times = it.files.as_ref().and_then(|files| files.times().ok());
+            times.map_or(it.cpu_ns, |times| times.0)
+        };
         let fast: u64 = self.watched.values().map(now).sum();
         all.saturating_sub(fast + self.ended_ns.values().sum::<u64>())
     }
@@ -389,6 +439,25 @@ mod tests {
     fn world() -> Linux {
         let shared = Arc::new(Shared::new().expect("memory"));
         Linux::new(std::process::id() as i32, shared, Box::new(|_| None)).expect("it lives")
+    }
+
+    #[test]
+    fn more_time_critical_threads_than_descriptors_are_watched() {
+        let mut world = world();
+        world.kept_max = 2;
+        let workers: Vec<_> = (0..6).map(|_| Worker::start(1)).collect();
+        world.look(true).expect("it always tells");
+        for _ in 0..3 {
+            for worker in &workers {
+                assert_ne!(world.activity(worker.2), Activity::Gone);
+            }
+        }
+        let kept = world.watched.values().filter(|it| it.files.is_some()).count();
+        assert_eq!((world.watched.len(), kept), (6, 2));
+        let tids: Vec<i32> = workers.iter().map(|it| it.2).collect();
+        workers.into_iter().for_each(Worker::end);
+        assert!(tids.iter().all(|tid| world.activity(*tid) == Activity::Gone));
+        assert!(kept_max() <= KEPT_MAX);
     }
 
     #[test]

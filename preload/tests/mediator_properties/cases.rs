@@ -212,3 +212,15 @@ fn the_bound_limits_how_long_a_step_may_be_put_off() {
     core.step_as(true);
     assert_eq!(core.region(), Region::Slice);
 }
+
+#[test]
+fn one_active_thread_among_many_time_critical_ones_keeps_the_region() {
+    let mut core = with(&vec![(Class::TimeCritical, 50); 600]);
+    core.world().threads.get_mut(&500).expect("it lives").active = true;
+    advance(&mut core, 600 / 64 + 1);
+    for _ in 0..50 {
+        assert_eq!(core.region(), Region::Divided);
+        core.world().now_ns += 20 * MS;
+        core.step();
+    }
+}

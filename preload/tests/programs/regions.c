@@ -8,6 +8,8 @@
  *     birth         a hog creates a thread "late", which spins
  *     fork          a hog forks a child that sleeps; answers its pid
  *     own           a hog gives itself SCHED_BATCH and a nice value of 3
+ *     nice          a hog gives itself a nice value of 6; answers its number
+ *     many          sixty more threads "critical", which sleep
  *     quit
  */
 #define _GNU_SOURCE
@@ -53,12 +55,23 @@ static void obey(int command)
 		}
 		atomic_store(&answer, child);
 		break;
+	case 'n':
+		setpriority(PRIO_PROCESS, 0, 6);
+		atomic_store(&answer, gettid());
+		break;
 	case 'o':
 		sched_setscheduler(0, SCHED_BATCH, &none);
 		setpriority(PRIO_PROCESS, 0, 3);
 		atomic_store(&answer, gettid());
 		break;
 	}
+}
+
+static void *sleeper(void *argument)
+{
+	prctl(PR_SET_NAME, "critical");
+	pause();
+	return argument;
 }
 
 static void *hog(void *argument)
@@ -135,6 +148,11 @@ int main(int count, char **arguments)
 			result = ask('f');
 		else if (!strcmp(line, "own\n"))
 			result = ask('o');
+		else if (!strcmp(line, "nice\n"))
+			result = ask('n');
+		else if (!strcmp(line, "many\n"))
+			for (int i = 0; i < 60; i++)
+				pthread_create(&thread, NULL, sleeper, NULL);
 		else if (!strcmp(line, "quit\n"))
 			return 0;
 		printf("%d\n", result);

@@ -3,11 +3,9 @@
 //!
 //! Nothing here needs quiet timing: every state is waited for, for a long time if need be.
 
-use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::OnceLock;
+mod program;
+
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,135 +14,12 @@ use heddle_preload::mediator::{Mediator, Powers, Report};
 use heddle_preload::policy::Policy;
 use heddle_preload::sys::sched::{self, BATCH, IDLE, OTHER, RR, Scheduling};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+use program::{Program, wait};
+
 /// Set in the copy of this test that is to be killed: the pid to mediate, and the policy.
 const AGENT: &str = "HEDDLE_TEST_AGENT";
 /// Set in the copy of this test that is to say whether it is capable.
 const PROBE: &str = "HEDDLE_TEST_PROBE";
-
-/// The program under test, compiled once.
-fn program() -> Option<&'static PathBuf> {
-    static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let build = || {
-        let folder = std::env::temp_dir().join(format!("heddle-mediator-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
-        let output = folder.join("regions");
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/regions.c");
-        let mut cc = Command::new("cc");
-        cc.args(["-O1", "-pthread", "-o"]).arg(&output).arg(source);
-        cc_status(&mut cc).then_some(output)
-    };
-    PROGRAM.get_or_init(build).as_ref()
-}
-
-fn cc_status(command: &mut Command) -> bool {
-    match command.status() {
-        Ok(status) => {
-            assert!(status.success(), "the test's program does not compile");
-            true
-        }
-        Err(error) => {
-            eprintln!("skip: no C compiler: {error}");
-            false
-        }
-    }
-}
-
-struct Program {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-}
-
-/// Makes this thread's nice value 0, which its children inherit: the tests count from there, and
-/// may be run under nice(1).
-fn begin_at_zero() -> bool {
-    let own = sched::get(0).expect("our own");
-    let result = sched::set(0, &Scheduling { nice: 0, ..own });
-    if let Err(error) = &result {
-        println!("skip: started with a nice value of {}: {error}", own.nice);
-    }
-    result.is_ok()
-}
-
-impl Program {
-    fn start(prefix: &[&str]) -> Option<Program> {
-        let path = program().filter(|_| begin_at_zero())?.to_str().expect("a plain path");
-        let words = [prefix, &[path, "3"]].concat();
-        let mut child = Command::new(words[0])
-            .args(&words[1..])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the program starts");
-        let input = child.stdin.take().expect("a pipe");
-        let output = BufReader::new(child.stdout.take().expect("a pipe"));
-        let mut program = Program { child, input, output };
-        assert_eq!(program.line(), "ready");
-        wait("names", || {
-            let named = program.named("hog").len() == 3 && program.named("critical").len() == 1;
-            named.then_some(())
-        });
-        Some(program)
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.output.read_line(&mut line).expect("an answer");
-        line.trim_end().to_owned()
-    }
-
-    fn say(&mut self, command: &str) -> i32 {
-        writeln!(self.input, "{command}").expect("it listens");
-        self.line().parse().expect("a number")
-    }
-
-    fn pid(&self) -> i32 {
-        self.child.id() as i32
-    }
-
-    fn threads(&self) -> BTreeMap<i32, (String, Scheduling)> {
-        let entries = std::fs::read_dir(format!("/proc/{}/task", self.pid())).expect("it lives");
-        let tids = entries.filter_map(|it| it.ok()?.file_name().to_str()?.parse().ok());
-        let look = |tid| {
-            let comm = format!("/proc/{}/task/{tid}/comm", self.pid());
-            let name = std::fs::read_to_string(comm).ok()?.trim_end().to_owned();
-            Some((tid, (name, sched::get(tid).ok()?)))
-        };
-        tids.filter_map(look).collect()
-    }
-
-    fn named(&self, name: &str) -> Vec<Scheduling> {
-        let threads = self.threads().into_values();
-        threads.filter(|(it, _)| it == name).map(|(_, it)| it).collect()
-    }
-
-    /// Waits until all threads of a name have this policy.
-    fn wait_for(&self, name: &str, policy: u32) {
-        wait(&format!("{name} to get policy {policy}"), || {
-            let all = self.named(name);
-            (!all.is_empty() && all.iter().all(|it| it.policy == policy)).then_some(())
-        });
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let begin = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(begin.elapsed() < PATIENCE, "waited in vain for {what}");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
 
 fn policy(means: &str, more: &str) -> Policy {
     let text = format!(
@@ -338,6 +213,44 @@ fn what_the_program_sets_itself_is_left_alone() {
     assert_eq!(program.threads()[&own].1, kept);
     assert_eq!(report.conflicts.len(), 1, "{report}");
     assert!(report.conflicts[0].tid == own && report.conflicts[0].text.contains("batch"));
+}
+
+#[test]
+fn a_nice_value_of_its_own_does_not_keep_a_thread_lowered() {
+    let Some(mut program) = Program::start(&["nice", "-n", "0"]) else { return };
+    if !may(Scheduling { nice: 6, ..SOME_IDLE }) {
+        return;
+    }
+    let mut own = 0;
+    let report = mediate(&mut program, &policy("idle", ""), |program| {
+        program.say("busy");
+        program.wait_for("hog", IDLE);
+        own = program.say("nice");
+        program.say("rest");
+        program.wait_for("hog", OTHER);
+    });
+    assert_eq!(program.threads()[&own].1, Scheduling { nice: 6, ..Scheduling::default() });
+    assert!(report.conflicts.is_empty() && report.refused.is_empty(), "{report}");
+}
+
+#[test]
+fn a_few_descriptors_are_enough_for_many_time_critical_threads() {
+    if !may(SOME_IDLE) {
+        return;
+    }
+    let Some(mut program) = Program::start(&["nice", "-n", "0"]) else { return };
+    program.say("many");
+    wait("names", || (program.named("critical").len() == 61).then_some(()));
+    let mut agent = start_agent(&["prlimit", "--nofile=40:40"], program.pid(), "idle");
+    program.say("busy");
+    program.wait_for("hog", IDLE);
+    program.say("rest");
+    program.wait_for("hog", OTHER);
+    program.say("busy");
+    program.wait_for("hog", IDLE);
+    agent.kill().expect("killed");
+    agent.wait().expect("dead");
+    program.wait_for("hog", OTHER);
 }
 
 #[test]
