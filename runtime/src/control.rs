@@ -110,7 +110,7 @@ pub(crate) const HIBERNATED: u8 = 2;
 /// `Control::flags`: the stack was clean at the start and is measured at the end.
 pub(crate) const MEASURED: u8 = 4;
 /// `Control::flags`: its thread-local storage lies at the top of its stack; bits `CLASS_SHIFT` on
-/// are then a copy of `Control::class`: a switch finds the block from the first cache line alone.
+/// are then `Control::class`: a switch finds the block from the first cache line alone.
 pub(crate) const OWN_TLS: u8 = 8;
 /// `Control::flags` of threads without [`OWN_TLS`]: its stack may be copied out soon.
 pub(crate) const DROWSY: u8 = 16;
@@ -340,8 +340,7 @@ impl Byte for WaitKind {
     }
 }
 
-/// A byte that its owner writes as if it were a `Cell`, and that the monitor and the deadlock
-/// report read from elsewhere: what they see may be old, never torn.
+/// A byte that its owner writes like a `Cell`, and others read: they may see an old one.
 #[repr(transparent)]
 pub(crate) struct Shared<T>(AtomicU8, PhantomData<T>);
 
@@ -448,9 +447,8 @@ pub(crate) unsafe fn at(slot: u32) -> &'static Control {
     unsafe { &*slab_base().add(slot as usize) }
 }
 
-/// Bytes of slots that come in ordinary pages; what lies above is committed in steps of a huge
-/// page, and the kernel is asked for such: a million blocks then cost 64 page faults, not 32 000,
-/// and their addresses fit the TLB. Small programs stay below.
+/// Bytes of slots that come in ordinary pages; what lies above comes in huge pages where there are
+/// some: a million blocks then cost 64 page faults, not 32 000. Small programs stay below.
 const SMALL_BYTES: usize = 2 << 20;
 
 /// Slots that the slab has room for: `SLOTS_MAX`, less where address space is limited.
