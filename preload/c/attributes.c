@@ -78,28 +78,34 @@ struct wish {
 	const char *role; /* null or empty: stays */
 };
 
-static void set(struct thread *thread, const struct wish *wish, uint32_t source)
+/* The caller holds the thread's lock. */
+static void set_locked(struct thread *thread, const struct wish *wish, uint32_t source)
 {
 	struct heddle_record *record = record_of(thread);
 	const size_t length = wish->role ? strlen(wish->role) : 0;
 	const uint16_t role = length ? role_intern(wish->role, length) : 0;
 	uint32_t odd;
 
+	if (source < (thread->attributes & ATTRIBUTES_SOURCE))
+		return;
+	thread->attributes = (thread->attributes & ~ATTRIBUTES_SOURCE) | source;
+	odd = heddle_record_begin(record);
+	store(&record->thread_class, wish->thread_class);
+	store(&record->priority, wish->priority);
+	store(&record->group, wish->group);
+	store(&record->category, wish->category);
+	if (role)
+		store(&record->role, role);
+	heddle_record_end(record, odd);
+	if (thread->use)
+		use_attributes(thread->use, record);
+	attributes_apply(thread);
+}
+
+static void set(struct thread *thread, const struct wish *wish, uint32_t source)
+{
 	lock_take(&thread->lock);
-	if (source >= (thread->attributes & ATTRIBUTES_SOURCE)) {
-		thread->attributes = (thread->attributes & ~ATTRIBUTES_SOURCE) | source;
-		odd = heddle_record_begin(record);
-		store(&record->thread_class, wish->thread_class);
-		store(&record->priority, wish->priority);
-		store(&record->group, wish->group);
-		store(&record->category, wish->category);
-		if (role)
-			store(&record->role, role);
-		heddle_record_end(record, odd);
-		if (thread->use)
-			use_attributes(thread->use, record);
-		attributes_apply(thread);
-	}
+	set_locked(thread, wish, source);
 	lock_give(&thread->lock);
 }
 
@@ -277,48 +283,114 @@ EXPORT int pthread_getattributes_np(pthread_t, struct heddle_attributes *)
 
 /* ---- SCHED_HEDDLE */
 
-/* In the class that a priority of SCHED_HEDDLE means; the rest stays. */
-int attributes_set_priority(struct thread *thread, int priority)
+/* The class that a priority of SCHED_HEDDLE means; the rest stays. The caller holds the lock. */
+static void set_class(struct thread *thread, int priority)
 {
 	const struct heddle_record *record = record_of(thread);
 	const struct wish wish = {
 		priority > 0 ? HEDDLE_CLASS_TIME_CRITICAL : HEDDLE_CLASS_LAZY, (uint8_t)priority,
 		load(&record->group), load(&record->category), NULL};
 
+	set_locked(thread, &wish, ATTRIBUTES_BY_PROGRAM);
+}
+
+int attributes_set_priority(struct thread *thread, int priority)
+{
 	if (priority < 0 || priority > 99)
 		return EINVAL;
-	set(thread, &wish, ATTRIBUTES_BY_PROGRAM);
+	lock_take(&thread->lock);
+	set_class(thread, priority);
 	thread->attributes |= ATTRIBUTES_POLICY;
+	lock_give(&thread->lock);
+	return 0;
+}
+
+/* The program gave the thread a policy of the kernel's: with SCHED_HEDDLE its class ends, too. */
+static void leave_heddle(struct thread *thread, int policy, uint32_t answered)
+{
+	uint32_t before;
+
+	lock_take(&thread->lock);
+	before = thread->attributes;
+	store(&record_of(thread)->policy, (uint8_t)(policy & ~SCHED_RESET_ON_FORK));
+	thread->attributes &= ~(ATTRIBUTES_POLICY | ATTRIBUTES_RAISED | ATTRIBUTES_ANSWERED);
+	thread->attributes |= answered;
+	if (before & ATTRIBUTES_POLICY)
+		set_class(thread, 0);
+	lock_give(&thread->lock);
+}
+
+/* What the kernel has, with SCHED_RESET_ON_FORK; negative where it may not be asked. By number:
+ * musl's function refuses. */
+static long policy_in_kernel(const struct thread *thread)
+{
+	const int32_t tid = load(&record_of(thread)->tid);
+
+	return tid && calls_allowed() ? syscall(SYS_sched_getscheduler, tid) : -1;
+}
+
+/* Whether the thread has what the Mediator gave it, and its program never asked for. */
+static bool is_lowered(const struct thread *thread)
+{
+	return plan_flag(HEDDLE_PLAN_MEDIATED) &&
+	       load(&record_of(thread)->policy) != SCHED_IDLE &&
+	       (policy_in_kernel(thread) & ~SCHED_RESET_ON_FORK) == SCHED_IDLE;
+}
+
+/* The kernel refused a policy that the program would have got without heddle. */
+static int answer_refusal(struct thread *thread, int policy, const struct sched_param *param)
+{
+	const long now = policy_in_kernel(thread);
+
+	/* An ordinary user may not take back the flag that comes with SCHED_RR from us. */
+	if (now > 0 && (now & SCHED_RESET_ON_FORK) &&
+	    set_policy(load(&record_of(thread)->tid), policy, param)) {
+		leave_heddle(thread, policy, 0);
+		return 0;
+	}
+	/* Nor leave SCHED_IDLE: the thread stays as the Mediator has it until it ends. */
+	if ((policy != SCHED_OTHER && policy != SCHED_BATCH) || param->sched_priority != 0 ||
+	    !is_lowered(thread))
+		return EPERM;
+	leave_heddle(thread, policy, ATTRIBUTES_ANSWERED);
 	return 0;
 }
 
 EXPORT int pthread_setschedparam(pthread_t handle, int policy, const struct sched_param *param)
 {
 	struct thread *thread;
-	int result;
+	int error = errno, result;
 
 	if (policy == SCHED_HEDDLE) {
 		thread = find(handle);
 		return thread ? attributes_set_priority(thread, param->sched_priority) : ESRCH;
 	}
 	result = REAL(pthread_setschedparam)(handle, policy, param);
-	thread = result == 0 ? thread_find(handle) : NULL;
-	if (thread) {
-		store(&record_of(thread)->policy, (uint8_t)(policy & ~SCHED_RESET_ON_FORK));
-		thread->attributes &= ~(ATTRIBUTES_POLICY | ATTRIBUTES_RAISED);
-	}
+	thread = result == 0 || result == EPERM ? thread_find(handle) : NULL;
+	if (thread && result == 0)
+		leave_heddle(thread, policy, 0);
+	else if (thread)
+		result = answer_refusal(thread, policy, param);
+	errno = error;
 	return result;
 }
 
 EXPORT int pthread_getschedparam(pthread_t handle, int *policy, struct sched_param *param)
 {
 	const struct thread *thread = thread_find(handle);
+	const uint32_t source = thread ? thread->attributes : 0;
 
-	if (!thread || !(thread->attributes & ATTRIBUTES_POLICY))
-		return REAL(pthread_getschedparam)(handle, policy, param);
-	*policy = SCHED_HEDDLE;
-	param->sched_priority = load(&record_of(thread)->priority);
-	return 0;
+	if (source & ATTRIBUTES_POLICY) {
+		*policy = SCHED_HEDDLE;
+		param->sched_priority = load(&record_of(thread)->priority);
+		return 0;
+	}
+	if ((source & ATTRIBUTES_ANSWERED) && is_lowered(thread)) {
+		*policy = load(&record_of(thread)->policy);
+		param->sched_priority = 0;
+		return 0;
+	}
+	return REAL(pthread_getschedparam)(handle, policy, param);
 }
 
 EXPORT int pthread_setschedprio(pthread_t handle, int priority)

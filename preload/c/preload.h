@@ -402,6 +402,7 @@ bool plan_flag(uint32_t flag);
 #define ATTRIBUTES_BY_PROGRAM 2u
 #define ATTRIBUTES_POLICY 4u /* the policy is SCHED_HEDDLE */
 #define ATTRIBUTES_RAISED 8u /* the kernel's is SCHED_RR, by us */
+#define ATTRIBUTES_ANSWERED 16u /* the policy is the record's: the kernel refused it */
 
 void attributes_of_name(struct thread *thread, const char *name);
 void attributes_of_kind(struct heddle_record *record, const struct kind *kind);

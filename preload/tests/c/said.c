@@ -82,6 +82,17 @@ static void by_policy(const char *table, pthread_t thread)
 	CHECK_EQUAL(record->thread_class, HEDDLE_CLASS_LAZY);
 	CHECK_EQUAL(syscall(SYS_sched_getscheduler, record->tid) & ~0x40000000, SCHED_OTHER);
 	CHECK_EQUAL(pthread_setschedparam(thread, 4711, &param), EINVAL);
+	/* A policy of the kernel's ends the class, too. */
+	param.sched_priority = 32;
+	CHECK_EQUAL(pthread_setschedparam(thread, SCHED_HEDDLE, &param), 0);
+	param.sched_priority = 0;
+	CHECK_EQUAL(pthread_setschedparam(thread, SCHED_BATCH, &param), 0);
+	CHECK_EQUAL(record->thread_class, HEDDLE_CLASS_LAZY);
+	CHECK_EQUAL(record->priority, 0);
+	CHECK_EQUAL(record->policy, SCHED_BATCH);
+	CHECK_EQUAL(pthread_getschedparam(thread, &policy, &param), 0);
+	CHECK_EQUAL(policy, SCHED_BATCH);
+	CHECK_EQUAL(syscall(SYS_sched_getscheduler, record->tid) & ~0x40000000, SCHED_BATCH);
 }
 
 static void by_attribute(const char *table)
