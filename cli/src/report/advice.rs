@@ -33,10 +33,16 @@ pub fn for_kind(kind: &Kind) -> Option<String> {
     if kind.overflowed {
         let next = after_overflow(kind.peak, kind.stack_given);
         let who = if kind.tuned { "the tuned stack of" } else { "its stack of" };
-        let given = words(kind.stack_given);
-        return Some(format!("ran into the guard of {who} {given}: {} next time", words(next)));
+        let (given, next) = (words(kind.stack_given), words(next));
+        let when = if kind.forgotten { "would do" } else { "next time" };
+        return Some(format!("ran into the guard of {who} {given}: {next} {when}"));
     }
     match kind.zone {
+        Zone::High if kind.tuned && kind.forgotten => Some(format!(
+            "{} % used of the tuned size: {} would do",
+            percent(kind),
+            words(enough(kind.peak))
+        )),
         Zone::High if kind.tuned && !kind.by_policy => Some(format!(
             "{} % used of the tuned size: the next run gives {}",
             percent(kind),

@@ -13,6 +13,9 @@ use super::{Kind, Process, advice};
 use crate::run::collect;
 use crate::symbols::{Symbols, species};
 
+/// A program that nothing told the path of.
+pub const UNKNOWN_PROGRAM: &str = "?";
+
 /// The processes that were seen, in the order of their start. `said` are the kinds whose stacks
 /// have their size from the policy.
 pub fn processes(
@@ -56,7 +59,7 @@ fn process(seen: &collect::Process, symbols: &mut Symbols, zones: Zones, said: &
     }
     Process {
         pid: snapshot.pid,
-        program: seen.program.clone().unwrap_or_else(|| "?".into()),
+        program: seen.program.clone().unwrap_or_else(|| UNKNOWN_PROGRAM.into()),
         in_order: snapshot.ended,
         running: seen.is_running(),
         threads_peak: snapshot.high_water,

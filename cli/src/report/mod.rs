@@ -98,6 +98,8 @@ pub struct Kind {
     pub by_policy: bool,
     pub overflowed: bool,
     pub tripped: bool,
+    /// The next run will not know what its stacks needed.
+    pub forgotten: bool,
     pub advice: Option<String>,
 }
 
@@ -147,6 +149,7 @@ impl Kind {
         self.by_policy |= other.by_policy;
         self.overflowed |= other.overflowed;
         self.tripped |= other.tripped;
+        self.forgotten |= other.forgotten;
         self.site = self.site.take().or_else(|| other.site.clone());
         self.name = self.name.take().or_else(|| other.name.clone());
     }
@@ -201,6 +204,18 @@ impl Report {
             *known = value(process).max(*known);
         }
         most.values().sum()
+    }
+
+    /// Takes back what was said of the next run, about kinds that nothing is remembered of: those
+    /// of programs whose profile could not be written, and those without a key.
+    pub fn forget(&mut self, is_forgotten: impl Fn(&str) -> bool) {
+        for process in &mut self.processes {
+            let all = is_forgotten(&process.program);
+            for kind in process.kinds.iter_mut().filter(|kind| all || kind.key.is_empty()) {
+                kind.forgotten = true;
+                kind.advice = advice::for_kind(kind);
+            }
+        }
     }
 
     /// By program, in the order of their first processes.

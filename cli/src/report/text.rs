@@ -229,7 +229,8 @@ pub fn tuner(report: &Report, summaries: &[Summary], width: usize) -> Vec<String
     } else {
         // What the next run would reserve, by mode.
         let by_mode = |force: bool| -> u64 {
-            let sized = |kind: &&Kind| kind.peak > 0 && (force || !kind.explicit);
+            let known = |kind: &&Kind| kind.peak > 0 && !kind.forgotten;
+            let sized = |kind: &&Kind| known(kind) && (force || !kind.explicit);
             let size = |kind: &&Kind| match sized(kind) {
                 true => enough(kind.peak).min(kind.stack_given),
                 false => kind.stack_given,
@@ -312,6 +313,24 @@ heddle: prog: 4 threads created, at most 5 at once with the main one
   worker (/src/pool.c:117): asks 8 MiB, never used more than 12 KiB: 64 KiB would do
   stacks: 32 MiB reserved at most; with --stacks auto the next run reserves 256 KiB";
         assert_eq!(lines.join("\n"), wanted);
+    }
+
+    #[test]
+    fn nothing_is_promised_for_a_run_that_will_not_know() {
+        let tuned = Kind { zone: Zone::High, ..kind("tuned", 8 << 20, 64 << 10, 60 << 10) };
+        let full = Kind { overflowed: true, ..kind("full", 8 << 20, 64 << 10, 64 << 10) };
+        for kinds in [vec![kind("worker", 8 << 20, 8 << 20, 12 << 10)], vec![tuned, full]] {
+            let mut report = report(kinds);
+            for mode in ["observe", "auto", "force"] {
+                report.stacks = mode;
+                report.forget(|program| program == "/usr/bin/prog");
+                let said = lines(&report, 100).join(" ");
+                assert!(!said.contains("next") && said.contains("would do"), "{said}");
+            }
+        }
+        let mut unkeyed = report(vec![Kind { key: "".into(), ..kind("x", 8 << 20, 8 << 20, 9) }]);
+        unkeyed.forget(|_| false);
+        assert!(!lines(&unkeyed, 100).join(" ").contains("next"));
     }
 
     #[test]

@@ -47,7 +47,8 @@ pub fn finish(
         ));
     }
     notes.extend(left_running(&watched.collector.processes));
-    notes.extend(keep(&watched.collector.processes, &mut symbols));
+    let kept = keep(&watched.collector.processes, &mut symbols);
+    notes.extend(kept.troubles);
     // The plan goes before the report is read, so that nothing is left if that takes long.
     drop(prepared);
     if args.report == Form::None {
@@ -59,7 +60,7 @@ pub fn finish(
         let lines = said.lines().map(|line| format!("CPU Mediator: {line}")).collect();
         Some((lines, serde_json::to_value(&report).ok()?))
     });
-    let report = Report {
+    let mut report = Report {
         program: program.path.to_string_lossy().into_owned(),
         arguments: args.program[1..].iter().map(|it| it.to_string_lossy().into_owned()).collect(),
         exit: match watched.exit {
@@ -74,6 +75,7 @@ pub fn finish(
         mediator,
         notes,
     };
+    report.forget(|program| kept.forgotten.iter().any(|it| it == program));
     let written = match inputs.report_to {
         Some(mut file) => write(&mut file, &report, args.report, WIDTH_DEFAULT),
         None => write(&mut Patient(io::stderr().lock()), &report, args.report, width()),
@@ -159,41 +161,63 @@ fn left_running(processes: &[collect::Process]) -> Option<String> {
     (!running.is_empty()).then(|| format!("{text} {}", running.join(", ")))
 }
 
-/// Adds to the profiles what the stacks needed; what could not be kept.
-fn keep(processes: &[collect::Process], symbols: &mut Symbols) -> Vec<String> {
+/// What became of what the stacks needed.
+#[derive(Default)]
+struct Kept {
+    /// What could not be kept, and why.
+    troubles: Vec<String>,
+    /// Programs of which nothing is remembered.
+    forgotten: Vec<String>,
+}
+
+/// Adds to the profiles what the stacks needed.
+fn keep(processes: &[collect::Process], symbols: &mut Symbols) -> Kept {
     let mut by_program: BTreeMap<&str, Vec<(Use, Option<String>)>> = BTreeMap::new();
+    let mut kept = Kept::default();
     for process in processes {
-        let Some(program) = process.program.as_deref() else { continue };
+        let Some(program) = process.program.as_deref() else {
+            kept.forgotten.push(gather::UNKNOWN_PROGRAM.into());
+            continue;
+        };
         let seen = by_program.entry(program).or_default();
-        for kind in &process.snapshot.uses {
-            let mut kind = kind.clone();
-            if let Some(peak) = process.peaks.get(&kind.index) {
-                kind.peak = kind.peak.max(u32::try_from(peak.bytes).unwrap_or(u32::MAX));
-                kind.resident = kind.resident.max(u32::try_from(peak.resident).unwrap_or(u32::MAX));
-            }
-            let (start, refine) = kind.places();
-            let name = start.and_then(|it| symbols.name(&it, refine.as_ref()).function);
-            seen.push((kind, name));
-        }
+        seen.extend(process.snapshot.uses.iter().map(|kind| needed(process, kind, symbols)));
     }
     by_program.retain(|_, seen| seen.iter().any(|(kind, _)| !kind.is_main()));
     if by_program.is_empty() {
-        return Vec::new();
+        return kept;
     }
     let store = match Store::open() {
         Ok(store) => store,
-        Err(error) => return vec![format!("nothing is remembered: {error}")],
+        Err(error) => {
+            kept.troubles.push(format!("nothing is remembered: {error}"));
+            kept.forgotten.extend(by_program.into_keys().map(str::to_owned));
+            return kept;
+        }
     };
-    let mut troubles = Vec::new();
     for (program, seen) in by_program {
         let id = Image::open(Path::new(program)).ok().and_then(|image| image.head.build_id);
         let executable = Executable::new(Path::new(program), id.as_deref());
         let seen: Vec<Observation> =
             seen.iter().map(|(kind, name)| Observation { kind, name: name.as_deref() }).collect();
         match store.for_executable(&executable).merge(&seen) {
-            Ok(loaded) => troubles.extend(loaded.trouble),
-            Err(error) => troubles.push(format!("not remembered: {error}")),
+            Ok(loaded) => kept.troubles.extend(loaded.trouble),
+            Err(error) => {
+                kept.troubles.push(format!("not remembered: {error}"));
+                kept.forgotten.push(program.to_owned());
+            }
         }
     }
-    troubles
+    kept
+}
+
+/// What a kind of thread needed, as seen from within and from outside, and its function's name.
+fn needed(process: &collect::Process, kind: &Use, symbols: &mut Symbols) -> (Use, Option<String>) {
+    let mut kind = kind.clone();
+    if let Some(peak) = process.peaks.get(&kind.index) {
+        kind.peak = kind.peak.max(u32::try_from(peak.bytes).unwrap_or(u32::MAX));
+        kind.resident = kind.resident.max(u32::try_from(peak.resident).unwrap_or(u32::MAX));
+    }
+    let (start, refine) = kind.places();
+    let name = start.and_then(|it| symbols.name(&it, refine.as_ref()).function);
+    (kind, name)
 }

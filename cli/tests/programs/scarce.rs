@@ -19,6 +19,11 @@ fn an_unwritable_state_directory() {
         assert_eq!(ended.status.code(), Some(12), "{}", ended.errors);
         assert!(ended.messages().contains("a-file"), "the place is named: {}", ended.errors);
         assert_eq!(folder.report().created(), 8);
+        let mut command = folder.under_text(&["--stacks", mode], c("plain_threads"));
+        command.env("XDG_STATE_HOME", folder.path("a-file").join("below"));
+        let ended = folder.run(command);
+        assert!(ended.errors.contains("8 threads created"), "{}", ended.errors);
+        assert!(!ended.errors.contains("next run"), "it would not know: {}", ended.errors);
     }
     // Nowhere to keep profiles at all.
     let mut command = folder.under(&["--stacks", "auto"], c("plain_threads"));

@@ -70,6 +70,14 @@ impl Folder {
         command
     }
 
+    /// The same with the report that people read, on standard error.
+    pub fn under_text(&self, flags: &[&str], program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_heddle"));
+        command.arg("run").args(flags).arg("--").arg(program);
+        self.settle(&mut command);
+        command
+    }
+
     fn settle(&self, command: &mut Command) {
         command.env("XDG_STATE_HOME", self.path("state")).env_remove("XDG_CONFIG_HOME");
         // Written once for all tests, and not among the user's files either.
