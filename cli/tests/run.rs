@@ -287,3 +287,42 @@ fn nothing_is_left_behind() {
         assert!(!fs::exists(&table).expect("shared memory"), "{table}");
     }
 }
+
+/// Starts three processes that nobody waits for, and says which are still there when they have
+/// ended and a while has passed.
+const ORPHANS: &str = "
+for i in 1 2 3; do (sh -c 'echo $$ >>orphans' &); done
+until [ \"$(grep -c . orphans)\" = 3 ]; do sleep 0.05; done 2>/dev/null
+for orphan in $(cat orphans); do
+    looks=0
+    while [ -d /proc/$orphan ] && [ $looks -lt 200 ]; do sleep 0.05; looks=$((looks + 1)); done
+    if [ -d /proc/$orphan ]; then echo left $orphan; fi
+done
+echo process $$, child of $PPID";
+
+#[test]
+fn the_first_process_of_a_container_waits_for_orphans() {
+    let scratch = Scratch::new("container");
+    let own_root = ["unshare", "--pid", "--fork", "--mount-proc"];
+    let user_root = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"];
+    let may = |words: &[&str]| {
+        let tried = Command::new(words[0]).args(&words[1..]).arg("true").output();
+        tried.is_ok_and(|it| it.status.success())
+    };
+    let Some(container) = [&own_root[..], &user_root[..]].into_iter().find(|it| may(it)) else {
+        eprintln!("skip: no process namespace can be made here");
+        return;
+    };
+    let mut command = Command::new(container[0]);
+    command.args(&container[1..]).arg(env!("CARGO_BIN_EXE_heddle"));
+    command.args(["run", "--", "sh", "-c", ORPHANS]).current_dir(scratch.path("."));
+    let output = scratch.environment(&mut command).output().expect("it runs");
+    assert_eq!(stdout(&output), "process 2, child of 1\n", "{}", stderr(&output));
+    assert!(output.status.success());
+    // The kernel lets no signal of its own end such a process: the shell's status for it remains.
+    let mut command = Command::new(container[0]);
+    command.args(&container[1..]).arg(env!("CARGO_BIN_EXE_heddle"));
+    command.args(["run", "--", "sh", "-c", "kill -TERM $$"]);
+    let output = scratch.environment(&mut command).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(143), "{}", stderr(&output));
+}

@@ -5,6 +5,7 @@
 //!   whole process group (keys, a terminal that was closed) is not sent to it twice.
 //! - The program stops, we stop; it ends by a signal, we end by the same one, without a core file
 //!   of our own.
+//! - Nothing else in this process has children to wait for while the program runs.
 //! - What was ignored when we started is ignored by the program when it starts.
 //!
 //! A sender who names the process group reaches the program directly and through us: nothing in a
@@ -125,20 +126,23 @@ impl Child {
         }
     }
 
-    /// Whether it has ended; stops with it.
+    /// Whether it has ended; stops with it. As the first process of a container we are everybody's
+    /// parent in the end: orphans are waited for, too, or they would stay as zombies.
     fn look(&self) -> io::Result<Option<Exit>> {
-        let pid = self.process();
-        match waitpid(Some(pid), WaitOptions::NOHANG | WaitOptions::UNTRACED) {
-            Ok(Some((_, status))) => {
-                if status.stopping_signal().is_some_and(|it| STOPPING.contains(&it)) {
-                    let _ = kill_process(rustix::process::getpid(), Signal::STOP);
-                    // Continued: so is the program, unless we alone were.
-                    let _ = kill_process(pid, Signal::CONT);
+        loop {
+            match waitpid(None, WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+                Ok(Some((pid, status))) if pid == self.process() => {
+                    if status.stopping_signal().is_some_and(|it| STOPPING.contains(&it)) {
+                        let _ = kill_process(rustix::process::getpid(), Signal::STOP);
+                        // Continued: so is the program, unless we alone were.
+                        let _ = kill_process(pid, Signal::CONT);
+                    }
+                    return Ok(Exit::of(status));
                 }
-                Ok(Exit::of(status))
+                Ok(Some(_)) => {}
+                Ok(None) | Err(rustix::io::Errno::INTR) => return Ok(None),
+                Err(errno) => return Err(errno.into()),
             }
-            Ok(None) | Err(rustix::io::Errno::INTR) => Ok(None),
-            Err(errno) => Err(errno.into()),
         }
     }
 
