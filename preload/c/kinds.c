@@ -129,7 +129,7 @@ static uint32_t site_text(uintptr_t site)
 	if (!site || !module_find(site - 1, &name))
 		return 0;
 	if (site_is_a_librarys(name.path)) {
-		site = site_of_program(site);
+		site = site_of_program(site, name.path);
 		if (!module_find(site - 1, &name))
 			return 0;
 	}

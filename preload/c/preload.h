@@ -288,7 +288,12 @@ void starters_forget_addresses(void);
 void sites_begin(void);
 bool site_is_a_librarys(const char *path);
 /* The place in the program from which a library's place was reached. */
-uintptr_t site_of_program(uintptr_t site);
+uintptr_t site_of_program(uintptr_t site, const char *library);
+
+/* ---- symbol.c */
+
+/* The function of that name in the library whose file name begins so, if it is loaded. */
+void *symbol_find(const char *library, const char *name);
 
 /* ---- kinds.c */
 

@@ -3,8 +3,8 @@
  * Where a kind of thread was created: the program's own line, not the C++ library's.
  *
  * std::thread and GLib call pthread_create() in their own code, which says nothing. Their caller
- * is found by the unwinder that such programs have loaded when they begin; once per kind, and
- * never loaded for this purpose.
+ * is found by the unwinder that such programs have loaded; once per kind, and never loaded for
+ * this purpose.
  *
  * Invariants
  *   - Without an unwinder, or where it does not leave the library, the call's own place is the
@@ -20,32 +20,43 @@
 
 #define FRAMES_MAX 16
 
-typedef _Unwind_Reason_Code (*unwinder)(_Unwind_Trace_Fn, void *);
-typedef _Unwind_Ptr (*get_address)(struct _Unwind_Context *);
+struct unwinder {
+	_Unwind_Reason_Code (*walk)(_Unwind_Trace_Fn, void *);
+	_Unwind_Ptr (*address_of)(struct _Unwind_Context *);
+};
 
-static unwinder unwind;
-static get_address address_of;
+/* What the program begins with, where it has one. */
+static struct unwinder first;
 
 struct walk {
+	const struct unwinder *unwinder;
 	uintptr_t inner; /* the call of pthread_create */
 	uintptr_t found;
 	int frames;
 	bool below;      /* past that call */
 };
 
+static bool starts(const char *path, const char *start)
+{
+	const char *slash = strrchr(path, '/');
+
+	return strncmp(slash ? slash + 1 : path, start, strlen(start)) == 0;
+}
+
+static bool is_of_cxx(const char *path)
+{
+	return starts(path, "libstdc++.so") || starts(path, "libc++.so");
+}
+
 bool site_is_a_librarys(const char *path)
 {
-	const char *name = strrchr(path, '/');
-
-	name = name ? name + 1 : path;
-	return strncmp(name, "libstdc++.so", 12) == 0 || strncmp(name, "libc++.so", 9) == 0 ||
-	       strncmp(name, "libglib-2.0.so", 14) == 0 || strncmp(name, "libgthread", 10) == 0;
+	return is_of_cxx(path) || starts(path, "libglib-2.0.so") || starts(path, "libgthread");
 }
 
 static _Unwind_Reason_Code look(struct _Unwind_Context *context, void *data)
 {
 	struct walk *walk = data;
-	const uintptr_t address = address_of(context);
+	const uintptr_t address = walk->unwinder->address_of(context);
 	struct place_name name;
 
 	if (++walk->frames > FRAMES_MAX || !address)
@@ -59,17 +70,36 @@ static _Unwind_Reason_Code look(struct _Unwind_Context *context, void *data)
 
 void sites_begin(void)
 {
-	unwind = (unwinder)dlsym(RTLD_DEFAULT, "_Unwind_Backtrace");
-	address_of = (get_address)dlsym(RTLD_DEFAULT, "_Unwind_GetIP");
-	if (!unwind || !address_of)
+	first.walk = (__typeof__(first.walk))dlsym(RTLD_DEFAULT, "_Unwind_Backtrace");
+	first.address_of = (__typeof__(first.address_of))dlsym(RTLD_DEFAULT, "_Unwind_GetIP");
+	if (!first.walk || !first.address_of)
 		(void)dlerror(); /* not for the program to read */
 }
 
-uintptr_t site_of_program(uintptr_t site)
+static bool find_in(const char *library, struct unwinder *found)
 {
-	struct walk walk = {.inner = site, .found = site};
+	found->walk = (__typeof__(found->walk))symbol_find(library, "_Unwind_Backtrace");
+	found->address_of = (__typeof__(found->address_of))symbol_find(library, "_Unwind_GetIP");
+	return found->walk && found->address_of;
+}
 
-	if (unwind && address_of)
-		(void)unwind(look, &walk);
+/* A C++ plugin brings an unwinder with it, and takes it along when it goes: so it is searched each
+ * time. While the C++ library calls us it is there. */
+static bool find_unwinder(const char *library, struct unwinder *found)
+{
+	*found = first;
+	if (found->walk && found->address_of)
+		return true;
+	return is_of_cxx(library) &&
+	       (find_in("libgcc_s.so", found) || find_in("libunwind.so", found));
+}
+
+uintptr_t site_of_program(uintptr_t site, const char *library)
+{
+	struct unwinder unwinder;
+	struct walk walk = {.unwinder = &unwinder, .inner = site, .found = site};
+
+	if (find_unwinder(library, &unwinder))
+		(void)unwinder.walk(look, &walk);
 	return walk.found;
 }

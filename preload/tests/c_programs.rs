@@ -102,6 +102,31 @@ fn kinds_of_std_thread_are_told_apart_and_where_they_were_created() {
 }
 
 #[test]
+fn threads_of_a_cxx_library_that_a_c_program_loads_were_created_in_that_library() {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/c/cxx_plugin.cc");
+    for target in targets().iter().filter(|it| it.name != "musl") {
+        let plugin = folder().join(format!("cxx_plugin-{}.so", target.name));
+        let mut compiler = Command::new("c++");
+        compiler.args(target.flags).args(["-O1", "-g", "-shared", "-fPIC", source, "-o"]);
+        if !compiler.arg(&plugin).output().is_ok_and(|output| output.status.success()) {
+            eprintln!("skip: c++ cannot build for {}", target.name);
+            continue;
+        }
+        let program = build(target, "cxx_host", &["-ldl"]);
+        for scope in ["global", "local"] {
+            let mut command = command(target, &program, &plan());
+            let ended = run(command.arg(&plugin).arg(scope)).expect_success("cxx_host");
+            let kinds: Vec<Use> = ended.table.expect("a table").uses.split_off(1);
+            assert_eq!(kinds.len(), 4, "{} {scope}", target.name);
+            for kind in &kinds {
+                let site = kind.site.as_deref().and_then(CodePlace::parse).expect("a place");
+                assert_eq!(site.path, plugin.to_string_lossy(), "{} {scope}", target.name);
+            }
+        }
+    }
+}
+
+#[test]
 fn every_way_to_end_is_measured_after_the_programs_destructors() {
     checks_itself("endings", &[]);
 }
