@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::hibernate::DROWSY_MAX;
 
-/// Most workers, spare ones included.
-pub(crate) const WORKERS_MAX: usize = 256;
+/// Most workers that can be configured.
+const WORKERS_MAX: usize = 256;
 /// How long the Lazy region may wait for a slice by default.
 const LAZY_BOUND: Duration = Duration::from_millis(100);
 

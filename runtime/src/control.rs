@@ -11,14 +11,13 @@
 //!    the thread itself when it is a kernel thread), or, for `next`, `prev`, `queue`, under the
 //!    lock of the queue that the thread is linked in. The hand-over between the two is the run
 //!    queue or the inbox.
-//! 3. A light thread's `worker` is written once, before its first activation. A full thread's
-//!    changes only while it is ready: to null when its worker offers it, to whoever adopts it. So
-//!    while a thread waits, `worker` is where it waits, and only that worker ends its wait.
+//! 3. A light thread's `worker` is written once, before its first activation; a full thread's also
+//!    while it is ready, by who steals it. So while a thread waits, it is where it waits.
 
 use core::marker::PhantomData;
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicI32, AtomicU8};
+use core::sync::atomic::{self, AtomicI32, AtomicU8};
 use std::io;
 
 use crate::arch::Context;
@@ -170,8 +169,9 @@ pub struct Control {
     /// When the wait it is in ends by itself, ns; 0 = never.
     pub(crate) deadline: Cell<u64>,
     /// Its index in the worker's timer heap.
-    pub(crate) timer_slot: Cell<u32>,
-    /// Result of an I/O operation; for kernel threads the futex word they sleep on.
+    pub(crate) timer_slot: atomic::AtomicU32,
+    /// Result of an I/O operation, or what it waits for in an epoll set; for kernel threads the
+    /// futex word they sleep on.
     pub(crate) result: AtomicI32,
     /// Who waits for its end: `JOIN_*` or a control block.
     pub(crate) join: AtomicPtr<Control>,
@@ -273,7 +273,7 @@ impl Control {
         self.kind.set(kind);
         self.queue.set(ptr::null());
         self.deadline.set(0);
-        self.timer_slot.set(NO_TIMER);
+        self.timer_slot.store(NO_TIMER, Relaxed);
         self.join.store(JOIN_OPEN, Relaxed);
         self.references.store(references, Relaxed);
         self.token.store(TOKEN_EMPTY, Relaxed);

@@ -42,7 +42,10 @@ impl Drop for Waiting {
 
 /// The report, if the process is stuck; called by the monitor when all workers sleep.
 pub(crate) fn report(runtime: &'static Runtime) -> Option<String> {
-    let live: u32 = runtime.workers().map(|worker| worker.live.load(Relaxed)).sum();
+    let live: u32 = runtime
+        .workers()
+        .map(|worker| worker.live.load(Relaxed) + worker.live_full.load(Relaxed))
+        .sum();
     if live == 0 || !is_stuck(runtime) {
         return None;
     }

@@ -28,6 +28,7 @@ mod error;
 mod extension;
 mod fresh;
 pub mod fs;
+mod full;
 mod hibernate;
 mod inbox;
 pub mod io;
@@ -35,6 +36,7 @@ mod lot;
 mod model;
 mod monitor;
 pub mod net;
+mod offered;
 pub mod process;
 mod queue;
 #[doc(hidden)]
@@ -58,6 +60,7 @@ pub mod time;
 mod timer;
 mod trace;
 mod wait;
+mod waits;
 mod worker;
 
 pub use blocking::blocking;

@@ -1,10 +1,18 @@
 //! The monitor: a kernel thread that notices workers which have not switched for a while.
 //!
-//! Every tick (10 ms) it compares each worker's count of switches with that of the tick before. A
-//! worker that runs the same thread while others wait gets its poll word set; one that sleeps in
-//! the kernel (a page fault, a library that blocks: uThread's "unavoidable blocking", section
-//! 2.4) is counted, named once per role, and a spare worker is started for the threads that may
-//! move. CPU time is accounted by ticks, as kernels do.
+//! Every tick (10 ms; 2 ms from the first full thread on) it compares each worker's count of
+//! switches with that of the tick before. A worker that runs the same thread while others wait
+//! gets its poll word set; one that sleeps in the kernel (a page fault, a library that blocks:
+//! uThread's "unavoidable blocking", section 2.4) is counted, named once per role if its thread is
+//! a light one, and compensated for. CPU time is accounted by ticks, as kernels do.
+//!
+//! Compensation: as many workers run as were configured, whatever others are blocked. Threads of a
+//! blocked worker that may move (those that have not started, full ones that are ready) are taken
+//! by a worker that sleeps, else by a spare one that is started, else, when enough workers run, by
+//! one of these. Full threads that wait at a blocked worker are made ready by the monitor when
+//! their time or their event comes ([`Worker::rescue`]). There is no limit but that of the kernel
+//! for threads: were there one, that many threads that wait in the kernel for another thread would
+//! wait for ever. When workers come back and too many run, those started last rest.
 //!
 //! When all workers sleep the monitor sleeps as well; the first worker that wakes wakes it.
 
@@ -17,8 +25,9 @@ use std::time::Duration;
 
 use heddle_record::{Kind, State};
 
-use crate::control::{self, Control};
+use crate::control::{self, Control, Kind as ThreadKind};
 use crate::deadlock::{self, HELPERS_IDLE, Waiting};
+use crate::full;
 use crate::runtime::Runtime;
 use crate::stack;
 use crate::sys::{futex, libc_tls, task};
@@ -26,12 +35,16 @@ use crate::worker::Worker;
 
 /// Time between two looks.
 const TICK: Duration = Duration::from_millis(10);
-/// Ticks without any running worker after which the monitor sleeps.
-const IDLE_TICKS: u32 = 10;
+/// The same when there are full threads.
+const TICK_FULL: Duration = Duration::from_millis(2);
+/// Looks after which the kernel is asked again what a blocked worker does.
+const LOOKS_PER_ASK: u32 = 64;
+/// Time without any running worker after which the monitor sleeps.
+const IDLE: Duration = Duration::from_millis(100);
 
-/// Ticks between two rounds of stack measurements, and threads that a round measures: at most 1 %
+/// Time between two rounds of stack measurements, and threads that a round measures: at most 1 %
 /// of a CPU.
-const TICKS_PER_ROUND: u32 = 25;
+const ROUND: Duration = Duration::from_millis(250);
 const MEASURED_PER_ROUND: u32 = 512;
 
 /// See the file's head.
@@ -64,7 +77,7 @@ impl Monitor {
                 runtime,
                 seen: Vec::new(),
                 named: HashSet::new(),
-                ticks: 0,
+                tick: TICK,
                 measured: 0,
                 reported: Cell::new(false),
             }
@@ -89,7 +102,6 @@ struct Seen {
     same_for: u32,
     /// Ticks in a row, of these, at which it slept in the kernel.
     asleep_for: u32,
-    compensated: bool,
 }
 
 /// Gives back memory of threads that ended; true while there is more.
@@ -102,7 +114,8 @@ struct Watch {
     seen: Vec<Seen>,
     /// Roles whose blocking was reported.
     named: HashSet<u16>,
-    ticks: u32,
+    /// Time between two looks, now.
+    tick: Duration,
     /// The slot whose stack was measured last.
     measured: u32,
     /// Whether the deadlock report was given.
@@ -111,21 +124,23 @@ struct Watch {
 
 impl Watch {
     fn run(&mut self) -> ! {
-        let mut idle = 0;
+        let (mut idle, mut round) = (Duration::ZERO, Duration::ZERO);
         loop {
-            std::thread::sleep(TICK);
+            self.tick = if full::exist() { TICK_FULL } else { TICK };
+            std::thread::sleep(self.tick);
             let busy = self.tick();
-            self.ticks += 1;
-            if self.ticks.is_multiple_of(TICKS_PER_ROUND) {
+            round += self.tick;
+            if round >= ROUND {
+                round = Duration::ZERO;
                 self.measure();
                 decay();
             }
-            idle = if busy { 0 } else { idle + 1 };
-            if idle >= IDLE_TICKS && decay() {
-                idle = 0;
-            } else if idle >= IDLE_TICKS {
+            idle = if busy { Duration::ZERO } else { idle + self.tick };
+            if idle >= IDLE && decay() {
+                idle = Duration::ZERO;
+            } else if idle >= IDLE {
                 self.sleep();
-                idle = 0;
+                idle = Duration::ZERO;
             }
         }
     }
@@ -166,20 +181,30 @@ impl Watch {
 
     /// Looks at every worker; true when one is not asleep.
     fn tick(&mut self) -> bool {
-        let mut busy = false;
+        let (mut runs, mut blocked) = (0, 0);
         for worker in self.runtime.workers() {
-            if !worker.sleeping.is_asleep() {
-                busy = true;
-                self.look_at(worker);
+            if worker.sleeping.is_asleep() {
+                continue;
+            }
+            self.look_at(worker);
+            if worker.blocked.load(Relaxed) {
+                blocked += 1;
+            } else {
+                runs += 1;
             }
         }
-        if busy && self.runtime.sleepers.load(Relaxed) != 0 {
-            let waiting = self.runtime.workers().any(|w| w.fresh.len() > 1);
+        self.runtime.blocked.store(blocked, Relaxed);
+        if blocked != 0 {
+            self.compensate(runs);
+        }
+        self.rest(runs);
+        if runs != 0 && self.runtime.sleepers.load(Relaxed) != 0 {
+            let waiting = self.runtime.workers().any(|w| w.fresh.len() > 1 || w.offered.len() > 1);
             if waiting {
                 self.runtime.wake_a_sleeper();
             }
         }
-        busy
+        runs + blocked != 0
     }
 
     fn look_at(&mut self, worker: &'static Worker) {
@@ -197,44 +222,93 @@ impl Watch {
             before.same_for += 1;
         }
         let stuck = before.same_for > 0;
-        let Some(thread) = running else { return };
-        thread.record().add_cpu(TICK.as_nanos() as u64);
-        worker.record.add_cpu(TICK.as_nanos() as u64);
+        if let Some(thread) = running {
+            thread.record().add_cpu(self.tick.as_nanos() as u64);
+            worker.record.add_cpu(self.tick.as_nanos() as u64);
+        }
         let waiting = worker.ready.load(Relaxed) != 0
             || worker.fresh.len() + worker.offered.len() != 0
             || !worker.inbox.is_empty();
-        if stuck && waiting {
-            self.relieve(worker, thread);
+        let mut blocked = stuck && worker.blocked.load(Relaxed);
+        if stuck && (waiting && !blocked || full::exist() && self.is_due(index)) {
+            blocked = self.relieve(worker, running, waiting);
+        }
+        worker.blocked.store(blocked, Relaxed);
+        if blocked && worker.has_waiting_full() {
+            worker.rescue();
         }
     }
 
-    /// A thread has kept its worker for a tick while others wait.
-    fn relieve(&mut self, worker: &'static Worker, thread: &'static Control) {
+    /// Whether it is time to ask the kernel again what a worker does for which nobody waits, or
+    /// which was blocked: the less often, the longer it has been so.
+    fn is_due(&self, index: usize) -> bool {
+        let same_for = self.seen[index].same_for;
+        same_for.is_power_of_two() || same_for.is_multiple_of(LOOKS_PER_ASK)
+    }
+
+    /// A worker has not switched for a tick. True: it is blocked in the kernel.
+    fn relieve(
+        &mut self,
+        worker: &'static Worker,
+        running: Option<&'static Control>,
+        waiting: bool,
+    ) -> bool {
         let monitor = &self.runtime.monitor;
-        if task::state_of(worker.tid) == Some(b'R') {
-            self.seen[worker.index as usize].asleep_for = 0;
-            monitor.overruns.fetch_add(1, Relaxed);
-            worker.poll.store(1, Relaxed);
-            return;
-        }
         let before = &mut self.seen[worker.index as usize];
+        if task::state_of(worker.tid) == Some(b'R') {
+            before.asleep_for = 0;
+            if waiting {
+                monitor.overruns.fetch_add(1, Relaxed);
+                worker.poll.store(1, Relaxed);
+            }
+            return false;
+        }
         before.asleep_for += 1;
         if before.asleep_for < 2 {
             // One look may have met a short sleep of a worker that waits for a CPU.
-            return;
+            return false;
         }
         monitor.blocked.fetch_add(1, Relaxed);
-        self.name(thread);
-        let before = &mut self.seen[worker.index as usize];
-        if before.compensated || worker.fresh.len() + worker.offered.len() == 0 {
-            return;
+        let light = running.filter(|thread| thread.kind.get() == ThreadKind::Light);
+        if let Some(thread) = light.filter(|_| waiting) {
+            self.name(thread);
         }
-        before.compensated = true;
-        if self.runtime.sleepers.load(Relaxed) != 0 {
-            self.runtime.wake_a_sleeper();
-        } else if self.runtime.add_worker().is_ok() {
-            monitor.spares.fetch_add(1, Relaxed);
-            self.runtime.wake_a_sleeper();
+        true
+    }
+
+    /// Finds workers for the threads of blocked ones that may move; `runs` workers are not blocked
+    /// and do not sleep.
+    fn compensate(&self, mut runs: u32) {
+        let runtime = self.runtime;
+        let left = |worker: &'static Worker| worker.fresh.len() + worker.offered.len() != 0;
+        for worker in runtime.workers() {
+            if !worker.blocked.load(Relaxed) || !left(worker) {
+                continue;
+            }
+            if runs >= runtime.config.workers as u32 {
+                runtime.give_away(worker);
+                continue;
+            }
+            if runtime.sleepers.load(Relaxed) == 0 && runtime.add_spare().is_ok() {
+                runtime.monitor.spares.fetch_add(1, Relaxed);
+            }
+            runtime.wake_a_sleeper();
+            runs += 1;
+        }
+    }
+
+    /// Has the workers that were started last rest while more than enough run. Those that have
+    /// light threads go on with them.
+    fn rest(&self, runs: u32) {
+        let surplus = runs.saturating_sub(self.runtime.config.workers as u32);
+        let count = self.runtime.count();
+        let awake = (0..count)
+            .rev()
+            .map(|index| self.runtime.worker(index))
+            .filter(|worker| !worker.sleeping.is_asleep() && !worker.blocked.load(Relaxed));
+        for worker in awake.take(surplus as usize) {
+            worker.rest.store(true, Relaxed);
+            worker.poll.store(1, Relaxed);
         }
     }
 

@@ -1,6 +1,7 @@
 //! The run queues of one worker: Fast by priority, Lazy by group.
 //!
-//! Only the worker itself touches them. Fast: one linked list per priority, found by a bitmap.
+//! Only the worker itself touches them; those of its full threads (`offered.rs`) whoever holds
+//! their lock. Fast: one linked list per priority, found by a bitmap.
 //! Lazy: one ring buffer per group; a ring (rather than a linked list) lets the switch prefetch
 //! control blocks and stacks of threads further on, which a list can't name without missing the
 //! cache itself. When several groups have threads they share by weight.
@@ -16,7 +17,7 @@ use core::ptr;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::arch::prefetch;
-use crate::control::{Control, Kind};
+use crate::control::Control;
 
 /// Scheduling groups of the Lazy region (TEK's four).
 pub(crate) const GROUPS: usize = 4;
@@ -62,11 +63,20 @@ pub(crate) struct RunQueues {
 
 impl RunQueues {
     pub fn new() -> Self {
+        Self::with_rings(true)
+    }
+
+    /// Whose rings never allocate by themselves: see [`RunQueues::too_small`].
+    pub fn of_fixed_size() -> Self {
+        Self::with_rings(false)
+    }
+
+    fn with_rings(grow: bool) -> Self {
         RunQueues {
             fast_bits: Cell::new(0),
             fast: [const { List::new() }; 100],
             lazy_bits: Cell::new(0),
-            lazy: [const { Ring::new() }; GROUPS],
+            lazy: core::array::from_fn(|_| Ring::new(grow)),
             credit: WEIGHTS.map(Cell::new),
             ready: Cell::new(0),
         }
@@ -82,18 +92,6 @@ impl RunQueues {
     #[inline(always)]
     pub fn len(&self) -> u32 {
         self.ready.get()
-    }
-
-    /// Whether a time-critical thread is ready.
-    #[inline(always)]
-    pub fn has_fast(&self) -> bool {
-        self.fast_bits.get() != 0
-    }
-
-    /// Whether a lazy thread is ready.
-    #[inline(always)]
-    pub fn has_lazy(&self) -> bool {
-        self.lazy_bits.get() != 0
     }
 
     /// Highest priority that is ready, 0 when none is time-critical.
@@ -183,23 +181,15 @@ impl RunQueues {
         self.lazy[group].rotate(thread)
     }
 
-    /// Takes out a lazy thread that may move, if one is the next of its group: so the others keep
-    /// their order.
-    pub fn pop_movable(&self) -> Option<&'static Control> {
-        for (group, ring) in self.lazy.iter().enumerate() {
-            if !ring.first().is_some_and(|thread| thread.kind.get() == Kind::Full) {
-                continue;
-            }
-            let thread = ring.pop();
-            if ring.is_empty() {
-                self.lazy_bits.set(self.lazy_bits.get() & !(1 << group));
-            }
-            if thread.is_some() {
-                self.ready.set(self.ready.get() - 1);
-                return thread;
-            }
-        }
-        None
+    /// A group whose ring had no room for all of its threads, and how large it should be.
+    pub fn too_small(&self) -> Option<(usize, usize)> {
+        let group = self.lazy.iter().position(|ring| !ring.overflow.is_empty())?;
+        Some((group, self.lazy[group].larger()))
+    }
+
+    /// Gives the ring of `group` the larger `entries`; returns its old ones.
+    pub fn give_room(&self, group: usize, entries: Vec<*const Control>) -> Vec<*const Control> {
+        self.lazy[group].move_to(entries)
     }
 
     /// The most urgent ready group that has credit left; a new round when none has.
@@ -291,18 +281,21 @@ struct Ring {
     mask: Cell<usize>,
     head: Cell<usize>,
     tail: Cell<usize>,
-    /// Where threads go when memory for a larger ring is refused.
+    /// Where threads go that a larger ring would be needed for.
     overflow: List,
+    /// Whether it makes itself larger.
+    grows: bool,
 }
 
 impl Ring {
-    const fn new() -> Self {
+    const fn new(grows: bool) -> Self {
         Ring {
             entries: UnsafeCell::new(Vec::new()),
             mask: Cell::new(0),
             head: Cell::new(0),
             tail: Cell::new(0),
             overflow: List::new(),
+            grows,
         }
     }
 
@@ -316,15 +309,6 @@ impl Ring {
         // SAFETY: masked, so inside the vector once it has its capacity; only the owning worker
         // gets here, and no reference to the vector is alive during calls of this method.
         unsafe { (*self.entries.get()).as_mut_ptr().add(position & self.mask.get()) }
-    }
-
-    /// The next thread, which stays.
-    fn first(&self) -> Option<&'static Control> {
-        if self.head.get() == self.tail.get() {
-            return None;
-        }
-        // SAFETY: between head and tail the entries are written.
-        unsafe { (*self.entry(self.head.get())).as_ref() }
     }
 
     #[inline]
@@ -347,26 +331,46 @@ impl Ring {
         self.push(thread);
     }
 
+    /// The capacity that it should have next.
+    fn larger(&self) -> usize {
+        let old = if self.mask.get() == 0 { 0 } else { self.mask.get() + 1 };
+        (old * 2).max(RING_MIN)
+    }
+
     /// Doubles the capacity; false when memory is refused.
     fn grow(&self) -> bool {
-        let old = if self.mask.get() == 0 { 0 } else { self.mask.get() + 1 };
-        let capacity = (old * 2).max(RING_MIN);
         let mut entries = Vec::new();
-        if entries.try_reserve_exact(capacity).is_err() {
+        if !self.grows || entries.try_reserve_exact(self.larger()).is_err() {
             return false;
         }
+        entries.resize(self.larger(), ptr::null());
+        self.move_to(entries);
+        true
+    }
+
+    /// Makes `entries`, which are more, those of the ring; returns the old ones.
+    fn move_to(&self, mut entries: Vec<*const Control>) -> Vec<*const Control> {
+        debug_assert!(entries.len().is_power_of_two() && entries.len() > self.mask.get());
         let (head, tail) = (self.head.get(), self.tail.get());
-        for position in (0..tail.wrapping_sub(head)).map(|i| head.wrapping_add(i)) {
+        for (place, position) in
+            entries.iter_mut().zip((0..tail.wrapping_sub(head)).map(|i| head.wrapping_add(i)))
+        {
             // SAFETY: between head and tail the entries are written.
-            entries.push(unsafe { *self.entry(position) });
+            *place = unsafe { *self.entry(position) };
         }
         self.head.set(0);
-        self.tail.set(entries.len());
-        entries.resize(capacity, ptr::null());
+        self.tail.set(tail.wrapping_sub(head));
+        self.mask.set(entries.len() - 1);
         // SAFETY: no reference into the vector is alive.
-        unsafe { *self.entries.get() = entries };
-        self.mask.set(capacity - 1);
-        true
+        let old = unsafe { ptr::replace(self.entries.get(), entries) };
+        while self.tail.get() < self.mask.get()
+            && let Some(thread) = self.overflow.pop()
+        {
+            // SAFETY: there is room, so the entry is free.
+            unsafe { *self.entry(self.tail.get()) = thread };
+            self.tail.set(self.tail.get() + 1);
+        }
+        old
     }
 
     #[inline]

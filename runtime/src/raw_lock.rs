@@ -11,12 +11,15 @@
 //! 4. No holder ever switches stacks, allocates or calls foreign code: a waiter is another kernel
 //!    thread, and it waits for instructions, not for threads.
 //!
+//! 5. A full thread that holds one is pinned: another worker could wait for it, but not run it.
+//!
 //! The unlock is the last access to the lock's memory, so the object that contains it may be
 //! freed by whoever takes it next.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::time::Duration;
 
+use crate::full::{self, Pin};
 use crate::model::{self, AtomicU32};
 
 const UNLOCKED: u32 = 0;
@@ -45,11 +48,12 @@ impl RawLock {
     /// Takes the lock; unlocked when the guard goes.
     #[inline]
     pub fn lock(&self) -> RawGuard<'_> {
+        let pin = full::pin();
         // ORDER: Acquire pairs with the Release in `RawGuard::drop`.
         if self.0.compare_exchange(UNLOCKED, LOCKED, Acquire, Relaxed).is_err() {
             self.lock_slow();
         }
-        RawGuard(self)
+        RawGuard(self, pin)
     }
 
     #[cold]
@@ -71,7 +75,7 @@ impl RawLock {
 
 /// Holds a [`RawLock`].
 #[must_use]
-pub(crate) struct RawGuard<'a>(&'a RawLock);
+pub(crate) struct RawGuard<'a>(&'a RawLock, #[allow(dead_code, reason = "it is dropped")] Pin);
 
 impl Drop for RawGuard<'_> {
     #[inline]

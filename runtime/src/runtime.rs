@@ -10,16 +10,25 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize};
 use std::io;
 use std::sync::{Mutex, Once, OnceLock, mpsc};
 
-use crate::config::{Backend, Config, Settings, WORKERS_MAX};
+use crate::config::{Backend, Config, Io, Settings};
 use crate::control::{self, Control};
 use crate::monitor::Monitor;
 use crate::stack::overflow;
 use crate::sys::{memory, task};
 use crate::worker::Worker;
-use crate::{sched, table};
+use crate::{full, sched, table};
 
 /// Alternate signal stack of a worker: the overflow report runs there.
 const ALTERNATE_STACK_BYTES: usize = 64 << 10;
+
+/// Workers of a block of the table.
+const BLOCK: usize = 256;
+/// Most workers, spare ones included: a record has 16 bits for the number. Kernels have fewer
+/// threads for a process.
+const WORKERS_MAX: usize = BLOCK * (BLOCK - 1);
+
+/// A part of the table of workers.
+type Block = [AtomicPtr<Worker>; BLOCK];
 
 /// See the file's head.
 pub(crate) struct Runtime {
@@ -27,12 +36,12 @@ pub(crate) struct Runtime {
     pub monitor: Monitor,
     /// Workers that sleep or are about to; a hint.
     pub sleepers: AtomicU32,
-    /// A full thread was made: from then on ready ones are offered to workers that sleep.
-    full: AtomicBool,
+    /// Workers whose thread is blocked in the kernel, as the monitor last saw.
+    pub blocked: AtomicU32,
     /// Placement of threads that kernel threads spawn.
     turn: AtomicUsize,
     count: AtomicUsize,
-    workers: [AtomicPtr<Worker>; WORKERS_MAX],
+    workers: [OnceLock<Box<Block>>; BLOCK],
     adding: Mutex<()>,
 }
 
@@ -138,10 +147,10 @@ impl Runtime {
         Box::leak(Box::new(Runtime {
             monitor: Monitor::new(),
             sleepers: AtomicU32::new(0),
-            full: AtomicBool::new(false),
+            blocked: AtomicU32::new(0),
             turn: AtomicUsize::new(0),
             count: AtomicUsize::new(0),
-            workers: [const { AtomicPtr::new(ptr::null_mut()) }; WORKERS_MAX],
+            workers: [const { OnceLock::new() }; BLOCK],
             adding: Mutex::new(()),
             config,
         }))
@@ -169,6 +178,16 @@ impl Runtime {
 
     /// Starts one more worker and waits until it runs; fails as the kernel refused.
     pub fn add_worker(&'static self) -> io::Result<&'static Worker> {
+        self.add_worker_with(self.config.io)
+    }
+
+    /// As [`Runtime::add_worker`], in place of one that is blocked in the kernel. It has no ring:
+    /// there may be many, and a ring is a quarter of a megabyte.
+    pub fn add_spare(&'static self) -> io::Result<&'static Worker> {
+        self.add_worker_with(Io::Epoll)
+    }
+
+    fn add_worker_with(&'static self, io: Io) -> io::Result<&'static Worker> {
         let _guard = self.adding.lock().unwrap_or_else(|poison| poison.into_inner());
         let index = self.count.load(Relaxed);
         if index == WORKERS_MAX {
@@ -178,7 +197,7 @@ impl Runtime {
         let body = move || {
             task::block_signals();
             let made = task::set_alternate_stack(ALTERNATE_STACK_BYTES)
-                .and_then(|()| Worker::new(self, index as u32));
+                .and_then(|()| Worker::new(self, index as u32, io));
             match made {
                 Ok(worker) => {
                     sched::become_worker(worker);
@@ -208,7 +227,9 @@ impl Runtime {
     /// Counts a new worker in; its number is the count so far.
     fn publish(&self, worker: &'static Worker) {
         let index = worker.index as usize;
-        self.workers[index].store(ptr::from_ref(worker).cast_mut(), Release);
+        let make = || Box::new([const { AtomicPtr::new(ptr::null_mut()) }; BLOCK]);
+        let block = self.workers[index / BLOCK].get_or_init(make);
+        block[index % BLOCK].store(ptr::from_ref(worker).cast_mut(), Release);
         // ORDER: Release publishes the pointer above; pairs with the Acquire in `count`.
         self.count.store(index + 1, Release);
     }
@@ -216,7 +237,7 @@ impl Runtime {
     /// A worker whose loop the simulation steps.
     #[cfg(feature = "sim")]
     fn add_simulated_worker(&'static self) -> io::Result<()> {
-        let worker = Worker::new(self, self.count.load(Relaxed) as u32)?;
+        let worker = Worker::new(self, self.count.load(Relaxed) as u32, self.config.io)?;
         crate::sim::add(worker);
         self.publish(worker);
         Ok(())
@@ -228,19 +249,6 @@ impl Runtime {
         self.turn.store(0, Relaxed);
     }
 
-    /// Whether there may be full threads.
-    #[inline(always)]
-    pub fn has_full(&self) -> bool {
-        self.full.load(Relaxed)
-    }
-
-    /// A full thread is being made.
-    pub fn expect_full(&self) {
-        if !self.has_full() {
-            self.full.store(true, Relaxed);
-        }
-    }
-
     /// Workers so far.
     #[inline]
     pub fn count(&self) -> usize {
@@ -250,8 +258,11 @@ impl Runtime {
     /// A worker by its number, below [`Runtime::count`].
     #[inline]
     pub fn worker(&self, index: usize) -> &'static Worker {
+        let Some(block) = self.workers[index / BLOCK].get() else {
+            unreachable!("a worker that was not counted in");
+        };
         // SAFETY: invariants 1 and 2.
-        unsafe { &*self.workers[index].load(Acquire) }
+        unsafe { &*block[index % BLOCK].load(Acquire) }
     }
 
     /// All workers.
@@ -262,8 +273,9 @@ impl Runtime {
     /// Hands a thread that has not started to the less loaded of two workers.
     #[inline]
     pub fn place(&'static self, thread: &'static Control) {
-        match sched::worker() {
-            Some(local) => {
+        match full::here() {
+            Some(here) => {
+                let local = here.worker();
                 let other = self.other_than(local);
                 match other {
                     Some(other) if load(other) + 1 < load(local) => deliver(other, thread),
@@ -294,15 +306,30 @@ impl Runtime {
         Some(self.worker((local.index as usize + step) % count))
     }
 
+    /// How many workers are awake beyond those that should run: as many as were configured, with
+    /// one more for each that is blocked in the kernel.
+    fn awake_beyond(&self) -> i64 {
+        let awake = self.count() as i64 - i64::from(self.sleepers.load(Relaxed));
+        awake - self.config.workers as i64 - i64::from(self.blocked.load(Relaxed))
+    }
+
+    /// Whether more workers are awake than should run.
+    pub fn has_surplus(&self) -> bool {
+        self.awake_beyond() > 0
+    }
+
     /// Wakes one worker that sleeps, so that it steals.
     #[cold]
     pub fn wake_a_sleeper(&'static self) {
+        if self.awake_beyond() >= 0 {
+            return;
+        }
         if let Some(sleeper) = self.workers().find(|w| w.sleeping.is_asleep()) {
             sleeper.notify();
         }
     }
 
-    /// Takes half of somebody's fresh or offered threads for `thief`; false when nobody has any.
+    /// Takes half of somebody's fresh or ready full threads for `thief`; false when nobody has any.
     pub fn steal_for(&'static self, thief: &'static Worker) -> bool {
         let count = self.count();
         if count < 2 {
@@ -313,21 +340,40 @@ impl Runtime {
             if ptr::eq(victim, thief) {
                 continue;
             }
-            for list in [&victim.fresh, &victim.offered] {
-                let waiting = list.len();
-                if waiting != 0 && thief.adopt_from(list, waiting.div_ceil(2)) != 0 {
-                    return true;
-                }
+            let waiting = victim.fresh.len();
+            if waiting != 0 && thief.adopt_from(&victim.fresh, waiting.div_ceil(2)) != 0 {
+                return true;
+            }
+            let waiting = victim.offered.len();
+            if waiting != 0 && thief.steal_from(victim, waiting.div_ceil(2)) != 0 {
+                return true;
             }
         }
         false
+    }
+
+    /// Hands the threads of `surplus` that may move to a worker that runs: `surplus` is to rest, or
+    /// is blocked in the kernel.
+    pub fn give_away(&'static self, surplus: &'static Worker) {
+        let runs = |worker: &&'static Worker| {
+            let blocked = worker.blocked.load(Relaxed);
+            !ptr::eq(*worker, surplus) && !blocked && !worker.sleeping.is_asleep()
+        };
+        if let Some(other) = self.workers().filter(runs).min_by_key(|worker| load(worker)) {
+            other.steal_from(surplus, u32::MAX);
+            surplus.fresh.take(u32::MAX, |thread| {
+                other.fresh.push(thread);
+            });
+            other.notify();
+        }
     }
 }
 
 /// How much a worker has to do: threads that belong to it, waiting ones counted again.
 fn load(worker: &Worker) -> u32 {
     let waiting = worker.fresh.len() + worker.offered.len();
-    worker.live.load(Relaxed) + waiting + worker.ready.load(Relaxed)
+    let live = worker.live.load(Relaxed) + worker.live_full.load(Relaxed);
+    live + waiting + worker.ready.load(Relaxed)
 }
 
 fn deliver(worker: &'static Worker, thread: &'static Control) {

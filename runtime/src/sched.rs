@@ -20,9 +20,9 @@ use crate::control::{CANCEL_ASKED, CANCEL_DISABLED, Control, Kind, Outcome, Wait
 use crate::deadlock::{KERNEL_WAITERS, Waiting};
 use crate::stack::{self, KERNEL_CLASS};
 use crate::sync::raw_mutex;
-use crate::sys::{clock, futex, libc_tls, task};
+use crate::sys::{clock, futex, task};
 use crate::worker::Worker;
-use crate::{thread, wait};
+use crate::{full, thread, wait};
 
 thread_local! {
     /// The worker that this kernel thread is.
@@ -40,27 +40,11 @@ const FUTEX_WOKEN: i32 = 1;
 /// `Control::result` of a kernel thread: it should look at its cancellation flag.
 const FUTEX_LOOK: i32 = 2;
 
-/// The worker that the caller runs on, if it runs on one.
+/// The worker that the caller runs on, if it is a light thread or the worker itself; full threads
+/// ask [`full::here`].
 #[inline(always)]
 pub(crate) fn worker() -> Option<&'static Worker> {
     WORKER.get()
-}
-
-/// Where the calling thread has its worker, for `sys/libc_tls`: it finds the same place in the
-/// blocks of full threads. Nothing but [`set_worker`] may write there.
-pub(crate) fn worker_place() -> *const u8 {
-    WORKER.with(|worker| ptr::from_ref(worker).cast())
-}
-
-/// The full thread with the thread pointer `tls` runs on `worker` from now on.
-///
-/// # Safety
-/// 1. `tls` is the thread pointer of a prepared block whose thread does not run.
-#[inline(always)]
-pub(crate) unsafe fn set_worker(tls: *mut u8, worker: &'static Worker) {
-    let place: *mut Cell<Option<&'static Worker>> = libc_tls::worker_of(tls);
-    // SAFETY: by 1 it is that thread's `WORKER`, which nobody else touches.
-    unsafe { place.write(Cell::new(Some(worker))) };
 }
 
 /// Makes the calling kernel thread the worker `worker`.
@@ -82,6 +66,8 @@ pub(crate) fn current() -> &'static Control {
         if let Some(thread) = unsafe { worker.current.load(Relaxed).as_ref() } {
             return thread;
         }
+    } else if let Some(thread) = full::me() {
+        return thread;
     }
     current_kernel()
 }
@@ -171,14 +157,14 @@ fn free(thread: &'static Control) {
     }
     stack::peak::finish(thread);
     thread.record().clear();
-    stack::give(worker().map(|worker| &worker.cache), thread);
+    stack::give(full::here().as_ref().map(|here| &here.cache), thread);
 }
 
 /// Waits until the wait that the caller has published ends, or `deadline` (ns, 0 = never) passes.
 #[inline]
 pub(crate) fn wait(me: &'static Control, deadline: u64) -> Outcome {
-    let outcome = match worker() {
-        Some(worker) if me.kind.get().is_user_level() => {
+    let outcome = match (worker(), me.kind.get()) {
+        (Some(worker), Kind::Light) => {
             if deadline != 0 {
                 if let Err(_refused) = worker.timers.arm(me, deadline) {
                     return wait_refused(worker, me);
@@ -190,6 +176,7 @@ pub(crate) fn wait(me: &'static Control, deadline: u64) -> Outcome {
             }
             me.outcome.get()
         }
+        (_, Kind::Full) => full::wait(me, deadline),
         _ => wait_in_kernel(me, deadline),
     };
     me.wait.set(WaitKind::None);
@@ -273,16 +260,25 @@ fn ready_elsewhere(thread: &'static Control) {
         // The thread may be gone by now; a wake without sleepers does nothing.
         return futex::wake(word, 1);
     }
+    if thread.kind.get() == Kind::Full {
+        return full::ready(thread);
+    }
     // SAFETY: a thread that waited has started, so its worker is set; workers live for ever.
     let worker = unsafe { &*thread.worker.load(Relaxed) };
-    worker.inbox.push(thread);
-    worker.notify();
+    match full::here() {
+        Some(here) if ptr::eq(here.worker(), worker) => here.ready_local(thread),
+        _ => {
+            worker.inbox.push(thread);
+            worker.notify();
+        }
+    }
 }
 
 /// Ends `thread`'s wait for the reason `outcome`, unless its waker has it already.
 ///
-/// Called by the thread's owner only: its worker, or itself when it is a kernel thread. True: the
-/// caller makes it ready (or just goes on). False: a wake or a completion is on its way.
+/// Called by the thread's owner only: its worker, or itself when it is a kernel thread; of a full
+/// thread, by who holds it in its worker's waits. True: the caller makes it ready (or just goes
+/// on). False: a wake or a completion is on its way.
 pub(crate) fn expire(thread: &'static Control, outcome: Outcome) -> bool {
     let ended = match thread.wait.get() {
         WaitKind::None => false,
@@ -295,14 +291,17 @@ pub(crate) fn expire(thread: &'static Control, outcome: Outcome) -> bool {
             None => false,
         },
     };
-    if ended {
-        thread.outcome.set(outcome);
-        // So that nothing else ends it again before the thread runs: a cancelled sleep whose
-        // deadline passes.
-        thread.wait.set(WaitKind::None);
-        thread.deadline.set(0);
-    }
-    ended
+    if ended { self::ended(thread, outcome) } else { false }
+}
+
+/// The caller has ended `thread`'s wait for the reason `outcome`.
+pub(crate) fn ended(thread: &Control, outcome: Outcome) -> bool {
+    thread.outcome.set(outcome);
+    // So that nothing else ends it again before the thread runs: a cancelled sleep whose deadline
+    // passes.
+    thread.wait.set(WaitKind::None);
+    thread.deadline.set(0);
+    true
 }
 
 /// Whether a cancellation is pending for `thread` and not disabled.
@@ -322,6 +321,9 @@ pub(crate) fn cancel(thread: &'static Control) {
             futex::wake(word, 1);
         }
         return crate::io::interrupt::interrupt(thread);
+    }
+    if thread.kind.get() == Kind::Full {
+        return full::cancel(thread);
     }
     // ORDER: pairs with the fence in `Worker::adopt_from`: a thread that starts now sees the flag.
     fence(SeqCst);
@@ -347,22 +349,8 @@ pub(crate) fn priority_was_raised(thread: &Control) {
 }
 
 /// Serves a cancellation that has arrived at `worker`, in its scheduler context.
-///
-/// A full thread may have moved since: then it is for its worker now, and for nobody if it is
-/// being moved: it has been ready meanwhile, so its next wait sees the flag.
 pub(crate) fn serve_cancel(worker: &'static Worker, thread: &'static Control) {
-    let owner = thread.worker.load(Acquire).cast_const();
-    if !ptr::eq(owner, worker) {
-        // SAFETY: null or a worker; workers live for ever.
-        match unsafe { owner.as_ref() } {
-            Some(owner) => {
-                owner.requests.push(thread);
-                owner.notify();
-            }
-            None => release(thread),
-        }
-        return;
-    }
+    debug_assert!(ptr::eq(thread.worker.load(Relaxed), worker), "light threads stay");
     if is_cancellable(thread) && thread.cancellable.get() && expire(thread, Outcome::Cancelled) {
         worker.ready_local(thread);
     }

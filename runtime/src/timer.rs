@@ -5,11 +5,12 @@
 //! deadline in the control block decides: passed -> fire, later -> sift, none -> drop.
 //!
 //! Invariants:
-//! 1. A thread has at most one entry; `Control::timer_slot` is its index.
+//! 1. A light thread has at most one entry; `Control::timer_slot` is its index.
 //! 2. An entry's key is never later than the thread's deadline, if it has one.
 //! 3. A thread that ends is removed ([`Timers::remove`]), so a slot is not reused under an entry.
 
 use core::cell::RefCell;
+use core::sync::atomic::Ordering::Relaxed;
 use std::io;
 
 use crate::control::{Control, NO_TIMER};
@@ -17,10 +18,11 @@ use crate::control::{Control, NO_TIMER};
 /// See the file's head.
 pub(crate) struct Timers(RefCell<Vec<Entry>>);
 
+/// A thread and when it comes up.
 #[derive(Clone, Copy)]
-struct Entry {
-    key: u64,
-    thread: &'static Control,
+pub(crate) struct Entry {
+    pub key: u64,
+    pub thread: &'static Control,
 }
 
 const ARITY: usize = 4;
@@ -39,15 +41,13 @@ impl Timers {
     pub fn arm(&self, thread: &'static Control, deadline: u64) -> io::Result<()> {
         thread.deadline.set(deadline);
         let mut heap = self.0.borrow_mut();
-        let slot = thread.timer_slot.get();
+        let slot = thread.timer_slot.load(Relaxed);
         if slot == NO_TIMER {
             if heap.try_reserve(1).is_err() {
                 thread.deadline.set(0);
                 return Err(crate::error::exhausted("memory for timers", heap.len() as u64));
             }
-            let index = heap.len();
-            heap.push(Entry { key: deadline, thread });
-            sift_up(&mut heap, index);
+            insert(&mut heap, Entry { key: deadline, thread });
         } else if heap[slot as usize].key > deadline {
             heap[slot as usize].key = deadline;
             sift_up(&mut heap, slot as usize);
@@ -58,7 +58,7 @@ impl Timers {
     /// Removes the thread's entry, if it has one.
     pub fn remove(&self, thread: &Control) {
         thread.deadline.set(0);
-        let slot = thread.timer_slot.get();
+        let slot = thread.timer_slot.load(Relaxed);
         if slot != NO_TIMER {
             remove_at(&mut self.0.borrow_mut(), slot as usize);
         }
@@ -93,8 +93,15 @@ impl Timers {
     }
 }
 
+/// Adds an entry; the caller has made room.
+pub(crate) fn insert(heap: &mut Vec<Entry>, entry: Entry) {
+    let index = heap.len();
+    heap.push(entry);
+    sift_up(heap, index);
+}
+
 fn place(heap: &mut [Entry], index: usize, entry: Entry) {
-    entry.thread.timer_slot.set(index as u32);
+    entry.thread.timer_slot.store(index as u32, Relaxed);
     heap[index] = entry;
 }
 
@@ -128,13 +135,14 @@ fn sift_down(heap: &mut [Entry], mut index: usize) {
     place(heap, index, entry);
 }
 
-fn remove_at(heap: &mut Vec<Entry>, index: usize) {
+/// Takes the entry at `index` out.
+pub(crate) fn remove_at(heap: &mut Vec<Entry>, index: usize) {
     let removed = heap.swap_remove(index);
-    removed.thread.timer_slot.set(NO_TIMER);
+    removed.thread.timer_slot.store(NO_TIMER, Relaxed);
     if index < heap.len() {
         let moved = heap[index];
         place(heap, index, moved);
         sift_down(heap, index);
-        sift_up(heap, moved.thread.timer_slot.get() as usize);
+        sift_up(heap, moved.thread.timer_slot.load(Relaxed) as usize);
     }
 }

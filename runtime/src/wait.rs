@@ -12,9 +12,9 @@
 //! 3. A deadline (or a cancellation) takes the lock and removes the waiter if it is still linked;
 //!    if it is not, a waker owns it and the wake is on its way. So exactly one of them ends the
 //!    wait.
-//! 4. A woken thread becomes ready on the worker where it waits only, which cannot run it, nor
-//!    offer it to another, before it has switched away: the race between wake and switch (uThread,
-//!    section 2.4) does not exist for it.
+//! 4. A woken light thread becomes ready on its worker only, which cannot run it before it has
+//!    switched away: the race between wake and switch (uThread, section 2.4) does not exist for it.
+//!    A full thread may be taken by another worker, which looks whether it has (`offered.rs`).
 //!
 //! Order: by priority, then first come first served. Lazy threads are all of one priority.
 

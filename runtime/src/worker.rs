@@ -9,16 +9,20 @@
 //!                                     look(): inbox, timers, reactor, fresh threads
 //!                                     next(): switch to a thread, or idle(): sleep in the reactor
 //! ```
-//! What a full thread must not keep across a park, a yield or anything that may switch: a
-//! `&Worker`, or what belongs to one (its ring, its timers, its cache). It may go on on another
-//! worker, so all of it is asked for anew ([`sched::worker`]).
+//! A worker may be blocked in the kernel, by a page fault or a system call of the thread that it
+//! runs. What belongs to its full threads is shared for that: the ready ones, their timers, what
+//! they wait for. Others take from it, and the monitor looks after the rest ([`Worker::rescue`]).
+//!
+//! What a full thread must not keep across a park or a yield: a `&Worker`, or what belongs to one.
+//! See `full.rs`.
 //!
 //! Invariants:
-//! 1. Everything but the block marked "shared" is touched only by the worker's kernel thread.
+//! 1. Everything but what is marked "shared" is touched only by the worker's kernel thread.
 //! 2. A worker that sleeps has announced it (`sleeping`) and looked at its inbox afterwards.
 //! 3. What must not happen on the stack that it concerns (freeing it, copying it out) is left in
 //!    `post` and done by the scheduler context after the switch ("publish after switch").
 
+mod shared;
 mod switch;
 
 use core::cell::{Cell, UnsafeCell};
@@ -26,15 +30,19 @@ use core::ptr;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, fence};
 use std::io;
+use std::sync::OnceLock;
 
 use heddle_record::{Record, State};
 
 use crate::arch::{self, Context};
+use crate::config::Io;
 use crate::control::{Control, Kind, Outcome};
 use crate::fresh::Fresh;
+use crate::full;
 use crate::hibernate::Drowsy;
 use crate::inbox::Inbox;
-use crate::io::Reactor;
+use crate::io::{Epoll, Reactor};
+use crate::offered::Offered;
 use crate::queue::RunQueues;
 use crate::requests::Requests;
 use crate::runtime::Runtime;
@@ -44,6 +52,7 @@ use crate::stack::Cache;
 use crate::sys::{clock, task};
 use crate::timer::Timers;
 use crate::trace::Trace;
+use crate::waits::Waits;
 
 /// Most switches between two looks at inbox, timers and I/O.
 const SWITCHES_PER_LOOK: u32 = 61;
@@ -102,6 +111,8 @@ pub(crate) struct Worker {
     trace: Option<Trace>,
     /// A cheap random number, for placement.
     random: Cell<u64>,
+    /// How far the light threads are with their share of the turns, while both kinds are ready.
+    share: Cell<u32>,
 
     /// Shared: threads that others woke.
     pub inbox: Inbox,
@@ -109,15 +120,25 @@ pub(crate) struct Worker {
     pub sleeping: Sleep,
     /// Shared: threads that have not started.
     pub fresh: Fresh,
-    /// Shared: full threads of its own that are ready and that an idle worker may have.
-    pub offered: Fresh,
+    /// Shared: its ready full threads, which other workers take.
+    pub offered: Offered,
+    /// Shared: the waits of its full threads that may end by themselves.
+    pub waits: Waits,
+    /// Shared: what its full threads wait for, where the reactor is a ring.
+    nested: OnceLock<Epoll>,
+    /// Shared: surplus, so its full threads are for others; the monitor says so.
+    pub rest: AtomicBool,
+    /// Shared: the thread that it runs is blocked in the kernel; the monitor says so.
+    pub blocked: AtomicBool,
     /// Shared: cancellations asked for by others.
     pub requests: Requests,
     /// Shared: a priority was raised, so a queued thread may be in the wrong queue. Set before the
     /// poll word is; a worker that sleeps has no queued threads.
     pub resort: AtomicBool,
-    /// Shared, a hint: threads that belong here and have not ended.
+    /// Shared, a hint: light threads that belong here and have not ended.
     pub live: AtomicU32,
+    /// Shared: full threads that belong here and have not ended.
+    pub live_full: AtomicU32,
     /// Shared, a hint: threads ready at the last look.
     pub ready: AtomicU32,
     /// Shared, exact while it sleeps: operations in its reactor.
@@ -133,7 +154,7 @@ unsafe impl Send for Worker {}
 
 impl Worker {
     /// Makes the worker of the calling kernel thread.
-    pub fn new(runtime: &'static Runtime, index: u32) -> io::Result<&'static Worker> {
+    pub fn new(runtime: &'static Runtime, index: u32, io: Io) -> io::Result<&'static Worker> {
         let record = sched::worker_record(index)?;
         let now = clock::now_ns();
         let worker = Box::leak(Box::new(Worker {
@@ -155,18 +176,24 @@ impl Worker {
             timers: Timers::new(),
             cache: Cache::new(),
             drowsy: Drowsy::new(runtime.config.drowsy),
-            reactor: Reactor::new(runtime.config.io)?,
+            reactor: Reactor::new(io, runtime.config.full_threads)?,
             tls: arch::thread_pointer(),
             own_stack: Cell::new((ptr::null(), 0)),
             trace: Trace::new(index),
             random: Cell::new(0x9E37_79B9_7F4A_7C15 ^ (u64::from(index) << 32) ^ now),
+            share: Cell::new(0),
             inbox: Inbox::new(),
             sleeping: Sleep::new(),
             fresh: Fresh::new(),
-            offered: Fresh::new(),
+            offered: Offered::new(),
+            waits: Waits::new(),
+            nested: OnceLock::new(),
+            rest: AtomicBool::new(false),
+            blocked: AtomicBool::new(false),
             requests: Requests::new(),
             resort: AtomicBool::new(false),
             live: AtomicU32::new(0),
+            live_full: AtomicU32::new(0),
             ready: AtomicU32::new(0),
             io_waiting: AtomicU32::new(0),
             timers_waiting: AtomicU32::new(0),
@@ -179,7 +206,7 @@ impl Worker {
         task::set_poll_base(ptr::from_ref(self).cast());
         loop {
             self.run_post();
-            if self.budget.get() == 0 || self.poll.load(Relaxed) != 0 || self.queues.len() == 0 {
+            if self.budget.get() == 0 || self.poll.load(Relaxed) != 0 || self.has_no_ready() {
                 self.look();
             }
             match self.next() {
@@ -201,6 +228,8 @@ impl Worker {
         self.budget.set(0);
         self.budget_full.set(SWITCHES_PER_LOOK);
         self.queues.reset_for_simulation();
+        self.offered.reset_for_simulation();
+        self.share.set(0);
     }
 
     /// A number that is different each time.
@@ -219,24 +248,47 @@ impl Worker {
         if self.fresh.len() != 0 {
             self.adopt_from(&self.fresh, FRESH_BATCH);
         }
-        if self.queues.has_fast() && self.lazy_is_due() {
+        let (light, full) = (self.queues.fast_priority(), self.offered.fast_priority());
+        if light.max(full) == 0 {
+            return self.next_lazy();
+        }
+        if self.lazy_is_due() {
             self.lazy_served.set(self.now.get());
-            if let Some(thread) = self.queues.pop_lazy() {
+            if let Some(thread) = self.next_lazy() {
                 return Some(thread);
             }
         }
-        if self.queues.len() == 0 && self.offered.len() != 0 {
-            self.adopt_from(&self.offered, FRESH_BATCH);
+        // Others may have been faster with those that were offered.
+        let first = if light >= full { None } else { self.offered.pop() };
+        first.or_else(|| self.queues.pop()).or_else(|| self.offered.pop())
+    }
+
+    /// The next lazy thread. Light and full ones take turns by their numbers.
+    fn next_lazy(&'static self) -> Option<&'static Control> {
+        let (light, full) = (self.queues.len(), self.offered.len());
+        if full == 0 {
+            return self.queues.pop_lazy();
         }
-        self.queues.pop()
+        if light == 0 {
+            return self.offered.pop_lazy();
+        }
+        // Back here after one turn: a direct switch stays among threads of one kind.
+        self.budget.set(0);
+        let share = self.share.get() + light;
+        let light_first = share >= light + full;
+        self.share.set(if light_first { share - light - full } else { share });
+        let first = if light_first { self.queues.pop_lazy() } else { self.offered.pop_lazy() };
+        first.or_else(|| self.offered.pop_lazy()).or_else(|| self.queues.pop_lazy())
     }
 
     /// Whether the Lazy region has waited longer than its bound.
     fn lazy_is_due(&self) -> bool {
         let bound = self.runtime.config.lazy_bound_ns;
-        bound != 0
-            && self.queues.has_lazy()
-            && self.now.get().saturating_sub(self.lazy_served.get()) > bound
+        bound != 0 && self.now.get().saturating_sub(self.lazy_served.get()) > bound
+    }
+
+    fn has_no_ready(&self) -> bool {
+        self.queues.len() == 0 && self.offered.len() == 0
     }
 
     /// Takes up to `count` threads that have not started, from its own or another worker's queue;
@@ -256,49 +308,41 @@ impl Worker {
         record.set_worker(self.index as u16);
         record.set_tid(self.tid);
         record.set_state(State::Ready);
-        self.live.store(self.live.load(Relaxed) + 1, Relaxed);
         if thread.kind.get() == Kind::Full {
+            self.live_full.fetch_add(1, Relaxed);
             // ORDER: the worker before the priority is read; pairs with the fence in
             // `sched::priority_was_raised`: the priority is seen here, or the worker there.
             fence(SeqCst);
+            return self.offered.push(thread);
         }
+        self.live.store(self.live.load(Relaxed) + 1, Relaxed);
         self.queues.push(thread);
-    }
-
-    /// Offers half of its ready full threads to workers that sleep, and takes back what nobody
-    /// wanted of the last offer: so none waits longer for being offered than from look to look.
-    ///
-    /// A thread that is offered is as one that was not started: of no worker, in no queue, without
-    /// a timer.
-    #[cold]
-    fn offer(&'static self) {
-        if self.offered.len() != 0 {
-            self.adopt_from(&self.offered, u32::MAX);
-        }
-        if self.runtime.sleepers.load(Relaxed) == 0 {
-            return;
-        }
-        let mut any = false;
-        for _ in 0..self.queues.len() / 2 {
-            let Some(thread) = self.queues.pop_movable() else { break };
-            self.timers.remove(thread);
-            self.live.store(self.live.load(Relaxed) - 1, Relaxed);
-            thread.worker.store(ptr::null_mut(), Relaxed);
-            self.offered.push(thread);
-            any = true;
-        }
-        if any {
-            self.runtime.wake_a_sleeper();
-        }
     }
 
     /// A thread of this worker becomes ready; called on the worker's kernel thread.
     #[inline]
     pub fn ready_local(&self, thread: &'static Control) {
         thread.record().set_state(State::Ready);
-        self.queues.push(thread);
         if thread.is_critical() {
             self.poll.store(1, Relaxed);
+        }
+        if thread.kind.get() == Kind::Full {
+            return self.offered.push(thread);
+        }
+        self.queues.push(thread);
+    }
+
+    /// What a thread of this worker waited for has happened; called by whoever looked.
+    pub fn ready_from_io(&'static self, thread: &'static Control) {
+        if thread.kind.get() == Kind::Full {
+            return full::ready(thread);
+        }
+        match sched::worker() {
+            Some(worker) if ptr::eq(worker, self) => self.ready_local(thread),
+            _ => {
+                self.inbox.push(thread);
+                self.notify();
+            }
         }
     }
 
@@ -311,7 +355,7 @@ impl Worker {
         let now = clock::now_ns();
         self.steer_budget(now);
         self.now.set(now);
-        if !self.queues.has_fast() {
+        if self.queues.fast_priority().max(self.offered.fast_priority()) == 0 {
             self.lazy_served.set(now);
         }
         // ORDER: the poll word is cleared before the inbox is read; a waker pushes before it
@@ -322,11 +366,12 @@ impl Worker {
         if self.resort.load(Relaxed) {
             self.resort.store(false, Relaxed);
             self.queues.resort();
+            self.offered.resort();
         }
         self.fire_timers(now);
         self.reactor.poll(self);
-        if self.runtime.has_full() {
-            self.offer();
+        if full::exist() {
+            self.look_after_full(now);
         }
         self.ready.store(self.queues.len() + self.fresh.len(), Relaxed);
     }
@@ -355,13 +400,17 @@ impl Worker {
 
     /// Nothing is ready: steal, or sleep until something happens.
     fn idle(&'static self) {
-        if self.runtime.steal_for(self) {
+        if !self.runtime.has_surplus() && self.runtime.steal_for(self) {
             return;
         }
         self.record.set_running(None);
         self.sleeping.announce();
         self.runtime.sleepers.fetch_add(1, Relaxed);
-        if self.inbox.is_empty() && self.fresh.len() == 0 && self.requests.is_empty() {
+        if self.inbox.is_empty()
+            && self.fresh.len() == 0
+            && self.offered.len() == 0
+            && self.requests.is_empty()
+        {
             self.before_sleep();
             self.reactor.wait(self, self.sleep_ns());
         }
@@ -373,8 +422,10 @@ impl Worker {
 
     /// What others may want to know of a worker that sleeps.
     fn before_sleep(&self) {
-        self.io_waiting.store(self.reactor.waiting() as u32, Relaxed);
-        self.timers_waiting.store(self.timers.len() as u32, Relaxed);
+        let nested = self.nested.get().map_or(0, Epoll::waiting);
+        self.io_waiting.store((self.reactor.waiting() + nested) as u32, Relaxed);
+        let waits = usize::from(self.waits.first().is_some());
+        self.timers_waiting.store((self.timers.len() + waits) as u32, Relaxed);
         if let Some(trace) = &self.trace {
             trace.flush();
         }
@@ -382,7 +433,10 @@ impl Worker {
 
     /// How long it may sleep: until the first timer, `None` for ever.
     fn sleep_ns(&self) -> Option<u64> {
-        let first = self.timers.first()?;
+        let first = match (self.timers.first(), self.waits.first()) {
+            (Some(one), Some(other)) => one.min(other),
+            (one, other) => one.or(other)?,
+        };
         Some(first.saturating_sub(clock::now_ns()).min(SLEEP_NS_MAX))
     }
 

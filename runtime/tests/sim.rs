@@ -331,6 +331,10 @@ fn start(seed: u64) -> Program {
         if random.below(4) == 0 {
             builder = builder.priority(1 + random.below(99) as u8);
         }
+        if random.below(2) == 0 {
+            // It may move, and whoever finds its deadline passed ends its wait.
+            builder = builder.full();
+        }
         let seed = seed.wrapping_mul(31).wrapping_add(stream + 1);
         builder.spawn(move || body(&world, &Random::new(seed))).unwrap()
     };

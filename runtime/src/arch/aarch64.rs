@@ -43,22 +43,28 @@ pub(crate) unsafe fn switch(from: *mut Context, to: *const Context) {
 /// It is one instruction with the switch, so that the compiler can't put a use of thread-local
 /// storage between the two.
 ///
+/// The stack pointer of `from` is stored last, when the stack and the thread pointer are left for
+/// good, and that of `to` is cleared: so another kernel thread that finds it set
+/// ([`Context::is_saved`]) may continue `from` at once.
+///
 /// # Safety
 /// 1. As for [`switch`].
 /// 2. `tls` is the thread pointer of the context that continues.
 #[inline(always)]
-pub(crate) unsafe fn switch_with_tls(from: *mut Context, to: *const Context, tls: usize) {
+pub(crate) unsafe fn switch_with_tls(from: *mut Context, to: *mut Context, tls: usize) {
     // SAFETY: as in `switch`; by 2 the value is right.
     unsafe {
         asm!(
             "adr x9, 2f",
             "mov x10, sp",
-            "stp x10, x9, [x0]",
+            "str x9, [x0, #8]",
             "stp x29, x19, [x0, #16]",
             "msr tpidr_el0, x2",
-            "ldp x10, x9, [x1]",
+            "ldp x11, x9, [x1]",
             "ldp x29, x19, [x1, #16]",
-            "mov sp, x10",
+            "mov sp, x11",
+            "str xzr, [x1]",
+            "stlr x10, [x0]",
             "br x9",
             "2:",
             inout("x0") from => _,

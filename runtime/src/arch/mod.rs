@@ -14,6 +14,11 @@
 //! thread: it is not switched. A thread that changes rounding or exception masks has to put them
 //! back before it calls anything that may block.
 
+use core::sync::atomic::AtomicPtr;
+use core::sync::atomic::Ordering::Acquire;
+
+use crate::model::Cell;
+
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
 #[cfg(target_arch = "x86_64")]
@@ -31,6 +36,8 @@ pub(crate) use x86_64::{switch, switch_with_tls, thread_pointer, trampoline};
 /// What a thread that is not running is resumed from: 32 bytes at the head of its control block.
 ///
 /// The field order is known to the assembly and to the gdb script.
+///
+/// While a full thread runs, its `sp` is null.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Context {
@@ -51,6 +58,16 @@ impl Context {
     /// A context that resumes nothing.
     pub const fn empty() -> Self {
         Context { sp: core::ptr::null_mut(), ip: core::ptr::null(), fp: 0, base: 0 }
+    }
+
+    /// Whether the thread has left its stack, so that any kernel thread may continue it; of a full
+    /// thread, by another kernel thread than the one that it ran on.
+    pub fn is_saved(context: &Cell<Context>) -> bool {
+        // SAFETY: the first field of a valid context; who writes it does so in one store.
+        let sp =
+            unsafe { AtomicPtr::from_ptr((&raw mut (*context.as_ptr()).sp).cast::<*mut u8>()) };
+        // ORDER: pairs with the last store of `switch_with_tls`: what it saved before is seen.
+        !sp.load(Acquire).is_null()
     }
 
     /// A context whose first activation calls `entry(argument, packet)` on the stack that ends

@@ -53,24 +53,30 @@ pub(crate) unsafe fn switch(from: *mut Context, to: *const Context) {
 /// It is one instruction with the switch, so that the compiler can't put a use of thread-local
 /// storage between the two.
 ///
+/// The stack pointer of `from` is stored last, when the stack and the thread pointer are left for
+/// good, and that of `to` is cleared: so another kernel thread that finds it set
+/// ([`Context::is_saved`]) may continue `from` at once. The processor keeps stores in order.
+///
 /// # Safety
 /// 1. As for [`switch`].
 /// 2. `tls` is the thread pointer of the context that continues.
 /// 3. The processor and the kernel have FSGSBASE.
 #[inline(always)]
-pub(crate) unsafe fn switch_with_tls(from: *mut Context, to: *const Context, tls: usize) {
+pub(crate) unsafe fn switch_with_tls(from: *mut Context, to: *mut Context, tls: usize) {
     // SAFETY: as in `switch`; by 2 and 3 the instruction is there and the value right.
     unsafe {
         asm!(
             "lea rcx, [rip + 2f]",
-            "mov [rdi], rsp",
             "mov [rdi + 8], rcx",
             "mov [rdi + 16], rbp",
             "mov [rdi + 24], rbx",
+            "mov rcx, rsp",
             "wrfsbase rdx",
             "mov rsp, [rsi]",
             "mov rbp, [rsi + 16]",
             "mov rbx, [rsi + 24]",
+            "mov qword ptr [rsi], 0",
+            "mov [rdi], rcx",
             "jmp qword ptr [rsi + 8]",
             "2:",
             inout("rdi") from => _,

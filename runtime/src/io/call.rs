@@ -23,9 +23,9 @@ use rustix::net::{RecvFlags, SendFlags};
 use super::interrupt::InCall;
 use super::reactor::{Interest, Reactor};
 use super::uring;
-use crate::control::{Control, HIBERNATES, Outcome, WaitKind};
-use crate::sched;
+use crate::control::{Control, HIBERNATES, Kind, Outcome, WaitKind};
 use crate::sys::clock;
+use crate::{full, sched};
 
 /// Deadline of a call with an optional timeout; 0 = never.
 #[inline]
@@ -80,9 +80,18 @@ pub(crate) fn outcome_to_result(outcome: Outcome) -> io::Result<()> {
 
 /// Parks the calling thread, whose operation is in the reactor.
 fn park_in_reactor(me: &'static Control, deadline: u64) -> io::Result<()> {
+    publish(me);
+    park_published(me, deadline)
+}
+
+/// The calling thread is about to wait in the reactor.
+fn publish(me: &'static Control) {
     me.wait.set(WaitKind::Reactor);
     me.outcome.set(Outcome::Woken);
     me.cancellable.set(true);
+}
+
+fn park_published(me: &'static Control, deadline: u64) -> io::Result<()> {
     let outcome = sched::wait(me, deadline);
     me.cancellable.set(false);
     outcome_to_result(outcome)
@@ -104,24 +113,25 @@ pub(crate) fn check_cancelled() -> io::Result<()> {
 pub fn wait_ready(fd: RawFd, interest: Interest, deadline: u64) -> io::Result<()> {
     let me = sched::current();
     check(me)?;
-    let Some(worker) = sched::worker().filter(|_| me.kind.get().is_user_level()) else {
+    let Some(here) = full::here().filter(|_| me.kind.get().is_user_level()) else {
         return wait_ready_in_kernel(fd, interest, deadline);
     };
-    match &worker.reactor {
-        Reactor::Uring(ring) => {
-            ring.push_for(me, uring::poll_entry(fd, interest.poll_flags()))?;
-            park_in_reactor(me, deadline)?;
-            result_of(me).map(drop)
-        }
-        Reactor::Epoll(epoll) => {
-            match epoll.add(me, fd, interest) {
-                // A regular file: always ready.
-                Err(error) if error.raw_os_error() == Some(libc::EPERM) => return Ok(()),
-                other => other?,
-            }
-            park_in_reactor(me, deadline)
-        }
+    if let (Kind::Light, Reactor::Uring(ring)) = (me.kind.get(), &here.reactor) {
+        ring.push_for(me, uring::poll_entry(fd, interest.poll_flags()))?;
+        park_in_reactor(me, deadline)?;
+        return result_of(me).map(drop);
     }
+    let epoll = here.worker().readiness()?;
+    // Of a full thread anybody may end the wait from the moment it is in there.
+    publish(me);
+    if let Err(error) = epoll.add(me, fd, interest) {
+        me.cancellable.set(false);
+        me.wait.set(WaitKind::None);
+        // A regular file is always ready.
+        let is_file = error.raw_os_error() == Some(libc::EPERM);
+        return if is_file { Ok(()) } else { Err(error) };
+    }
+    park_published(me, deadline)
 }
 
 fn wait_ready_in_kernel(fd: RawFd, interest: Interest, deadline: u64) -> io::Result<()> {
@@ -154,11 +164,11 @@ fn wait_ready_in_kernel(fd: RawFd, interest: Interest, deadline: u64) -> io::Res
 /// Whether the calling thread should let the ready ones run before it tries.
 #[inline]
 fn yield_first(me: &'static Control) {
-    if let Some(worker) = sched::worker()
-        && worker.queues.len() != 0
-        && me.kind.get().is_user_level()
-    {
-        worker.yield_now(me);
+    match sched::worker() {
+        Some(worker) if worker.queues.len() == 0 && worker.offered.len() == 0 => {}
+        Some(worker) if me.kind.get().is_user_level() => worker.yield_now(me),
+        Some(_) => {}
+        None => drop(full::yield_now()),
     }
 }
 
@@ -238,10 +248,14 @@ pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::R
 }
 
 /// The worker whose ring may run an operation with a buffer of the calling thread's stack.
+///
+/// None for full threads: what is in a ring completes when the kernel thread that put it there
+/// enters the kernel for the ring, and no other can make it. A full thread would wait for as long
+/// as its worker is blocked. So it waits for readiness, which anybody can ask for.
 #[inline]
 fn ring_of(me: &'static Control) -> Option<&'static uring::Uring> {
     let worker = sched::worker()?;
-    if !me.kind.get().is_user_level() || me.flags.get() & HIBERNATES != 0 {
+    if me.kind.get() != Kind::Light || me.flags.get() & HIBERNATES != 0 {
         return None;
     }
     match &worker.reactor {
@@ -307,7 +321,6 @@ pub(crate) fn receive_until(
     if hint < TRIES && ring_of(me).is_some() {
         yield_first(me);
     }
-    // A full thread may be on another worker now.
     let Some(ring) = ring_of(me) else {
         return receive_by_retry(fd, buffer, flags, until);
     };

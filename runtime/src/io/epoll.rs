@@ -5,43 +5,56 @@
 //! A wait may end although nothing has happened (the event was of a closed descriptor's file
 //! that lives on elsewhere): callers try again.
 //!
-//! Invariant: a thread is linked in the list of its descriptor (`heads[fd]`, through `next` and
-//! `prev` of its control block) exactly while it waits here; `result` says which descriptor and
-//! which interest. So arming and removing cost the same however many threads wait, and nothing
-//! is allocated per wait.
+//! Full threads wait here on workers with a ring too: the worker's ring then watches this set.
+//! Anybody may take events in ([`Epoll::poll`]) while the worker is blocked in the kernel.
+//!
+//! Invariants:
+//! 1. A thread is linked in the list of its descriptor (`heads[fd]`, through `next` and `prev` of
+//!    its control block) exactly while it waits here; `result` says which descriptor and which
+//!    interest. So arming and removing cost the same however many threads wait, and nothing is
+//!    allocated per wait. All of it, and the wait of a thread that is linked, under `lock`.
+//! 2. The lock's holder allocates nothing (see `offered.rs`).
 
-use core::cell::{Cell, RefCell};
+use core::cell::UnsafeCell;
 use core::ptr;
+use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 
 use super::reactor::Interest;
 use crate::control::{Control, WaitKind};
+use crate::raw_lock::RawLock;
 use crate::sys::epoll as sys;
 use crate::sys::event::Event;
 use crate::worker::Worker;
 
 /// Events that one system call takes in.
 const EVENTS: usize = 256;
+/// Descriptors that there is room for at first.
+const ROOM_MIN: usize = 256;
 /// `EventData` of the eventfd; descriptors are not negative, so no descriptor collides.
 const EVENT: u64 = u64::MAX;
 /// `Control::result` holds the descriptor and, in bit 0, the interest; so descriptors end here.
 const FD_MAX: RawFd = i32::MAX >> 1;
+/// `Control::result` of a thread that was taken out.
+const NOT_LINKED: i32 = -1;
 
 /// See the file's head.
 pub(crate) struct Epoll {
     set: OwnedFd,
     /// Ends the worker's sleep.
     pub event: Event,
+    waiting: AtomicUsize,
+    lock: RawLock,
     /// The first waiter of each descriptor, by its number.
-    heads: RefCell<Vec<*const Control>>,
-    waiting: Cell<usize>,
-    /// Room for events, kept between polls.
-    events: Cell<Vec<libc::epoll_event>>,
+    heads: UnsafeCell<Vec<*const Control>>,
 }
+
+// SAFETY: `heads` is touched only under `lock`.
+unsafe impl Sync for Epoll {}
 
 impl Epoll {
     /// Makes the set.
@@ -52,15 +65,45 @@ impl Epoll {
         Ok(Epoll {
             set,
             event,
-            heads: RefCell::new(Vec::new()),
-            waiting: Cell::new(0),
-            events: Cell::new(Vec::with_capacity(EVENTS)),
+            waiting: AtomicUsize::new(0),
+            lock: RawLock::new(),
+            heads: UnsafeCell::new(Vec::new()),
         })
     }
 
     /// Threads that wait here.
     pub fn waiting(&self) -> u64 {
-        self.waiting.get() as u64
+        self.waiting.load(Relaxed) as u64
+    }
+
+    /// Readable while there are events to take in.
+    pub fn raw(&self) -> RawFd {
+        self.set.as_raw_fd()
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut Vec<*const Control>) -> T) -> T {
+        let _guard = self.lock.lock();
+        // SAFETY: the lock is held, and no closure here calls another method that takes it.
+        change(unsafe { &mut *self.heads.get() })
+    }
+
+    /// Sees to it that `heads` has a place for `fd`.
+    fn make_room(&self, fd: RawFd) -> io::Result<()> {
+        let index = fd as usize;
+        let length = self.with(|heads| heads.len());
+        if index < length {
+            return Ok(());
+        }
+        let mut room: Vec<*const Control> = Vec::new();
+        room.try_reserve_exact((index + 1).next_power_of_two().max(ROOM_MIN))?;
+        self.with(|heads| {
+            if heads.len() < room.capacity() {
+                room.extend_from_slice(heads);
+                room.resize(room.capacity(), ptr::null());
+                core::mem::swap(heads, &mut room);
+            }
+        });
+        Ok(())
     }
 
     /// Arms `fd` for `thread`, which parks next.
@@ -68,28 +111,24 @@ impl Epoll {
         if !(0..=FD_MAX).contains(&fd) {
             return Err(rustix::io::Errno::BADF.into());
         }
-        let mut heads = self.heads.borrow_mut();
-        let index = fd as usize;
-        if heads.len() <= index {
-            let more = index + 1 - heads.len();
-            heads.try_reserve(more)?;
-            heads.resize(index + 1, ptr::null());
-        }
-        thread.result.store(fd << 1 | i32::from(interest == Interest::Write), Relaxed);
-        let after = heads[index];
-        thread.prev.set(ptr::null());
-        thread.next.set(after);
-        // SAFETY: null or a slot of the slab that is linked in this list.
-        if let Some(after) = unsafe { after.as_ref() } {
-            after.prev.set(thread);
-        }
-        heads[index] = thread;
-        self.waiting.set(self.waiting.get() + 1);
-        let armed = self.arm(fd, thread);
-        if armed.is_err() {
-            self.unlink(&mut heads, thread);
-        }
-        armed
+        self.make_room(fd)?;
+        self.with(|heads| {
+            thread.result.store(fd << 1 | i32::from(interest == Interest::Write), Relaxed);
+            let after = heads[fd as usize];
+            thread.prev.set(ptr::null());
+            thread.next.set(after);
+            // SAFETY: null or a slot of the slab that is linked in this list.
+            if let Some(after) = unsafe { after.as_ref() } {
+                after.prev.set(thread);
+            }
+            heads[fd as usize] = thread;
+            self.waiting.fetch_add(1, Relaxed);
+            let armed = self.arm(fd, thread);
+            if armed.is_err() {
+                self.unlink(heads, thread);
+            }
+            armed
+        })
     }
 
     /// Arms `fd` for all threads from `first` on.
@@ -121,30 +160,35 @@ impl Epoll {
         if let Some(next) = unsafe { next.as_ref() } {
             next.prev.set(prev);
         }
-        self.waiting.set(self.waiting.get() - 1);
+        thread.result.store(NOT_LINKED, Relaxed);
+        self.waiting.fetch_sub(1, Relaxed);
     }
 
-    /// Takes `thread`, which waits here and has not been made ready, out.
+    /// Takes `thread` out, which waits here; false if it was made ready.
     ///
     /// Its descriptor may stay armed: the event then finds nobody, or a later waiter, who tries
     /// in vain and waits again.
-    pub fn remove(&self, thread: &'static Control) {
-        self.unlink(&mut self.heads.borrow_mut(), thread);
+    pub fn remove(&self, thread: &'static Control) -> bool {
+        self.with(|heads| {
+            let linked = thread.result.load(Relaxed) != NOT_LINKED;
+            if linked {
+                self.unlink(heads, thread);
+            }
+            linked
+        })
     }
 
-    /// Takes events in, without sleeping.
+    /// Takes events in, without sleeping; `worker` is the one that this set belongs to.
     pub fn poll(&self, worker: &'static Worker) {
-        if self.waiting.get() != 0 {
+        if self.waiting() != 0 {
             self.wait(worker, Some(0));
         }
     }
 
     /// Sleeps until an event or for `ns`.
     pub fn wait(&self, worker: &'static Worker, ns: Option<u64>) {
-        let mut events = self.events.take();
-        events.clear();
-        sys::wait(self.set.as_fd(), &mut events, ns);
-        for event in &events {
+        let mut room = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
+        for event in sys::wait(self.set.as_fd(), &mut room, ns) {
             match event.u64 {
                 EVENT => self.event.clear(),
                 fd => {
@@ -153,7 +197,6 @@ impl Epoll {
                 }
             }
         }
-        self.events.set(events);
     }
 
     /// Makes the threads ready that waited for what has happened; arms for the others again.
@@ -161,26 +204,33 @@ impl Epoll {
         let failed = flags.intersects(EventFlags::ERR | EventFlags::HUP);
         let readable = failed || flags.intersects(EventFlags::IN | EventFlags::RDHUP);
         let writable = failed || flags.intersects(EventFlags::OUT);
-        self.wake(worker, fd, |interest| match interest {
-            Interest::Read => readable,
-            Interest::Write => writable,
+        self.with(|heads| {
+            self.wake(heads, worker, fd, |interest| match interest {
+                Interest::Read => readable,
+                Interest::Write => writable,
+            });
+            let rest = heads[fd as usize];
+            if !rest.is_null() && self.arm(fd, rest).is_err() {
+                // The descriptor is gone: whoever still waits finds out by trying.
+                self.wake(heads, worker, fd, |_| true);
+            }
         });
-        let rest = self.heads.borrow()[fd as usize];
-        if !rest.is_null() && self.arm(fd, rest).is_err() {
-            // The descriptor is gone: whoever still waits finds out by trying.
-            self.wake(worker, fd, |_| true);
-        }
     }
 
     /// Makes the threads ready that wait for `fd` with an interest that `is_ready`.
-    fn wake(&self, worker: &'static Worker, fd: RawFd, is_ready: impl Fn(Interest) -> bool) {
-        let mut heads = self.heads.borrow_mut();
+    fn wake(
+        &self,
+        heads: &mut [*const Control],
+        worker: &'static Worker,
+        fd: RawFd,
+        is_ready: impl Fn(Interest) -> bool,
+    ) {
         for waiter in list(heads[fd as usize]) {
             if is_ready(interest_of(waiter)) {
-                self.unlink(&mut heads, waiter);
+                self.unlink(heads, waiter);
                 // A deadline that passes before the thread runs finds nothing to end.
                 waiter.wait.set(WaitKind::None);
-                worker.ready_local(waiter);
+                worker.ready_from_io(waiter);
             }
         }
     }

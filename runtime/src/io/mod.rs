@@ -32,6 +32,7 @@ mod uring;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
+pub(crate) use epoll::Epoll;
 pub use pipe::{PipeReader, PipeWriter, pipe};
 pub(crate) use reactor::{Interest, Reactor};
 pub use stdin::{Stdin, stdin};

@@ -35,12 +35,14 @@ pub(crate) enum Reactor {
 }
 
 impl Reactor {
-    /// Makes the reactor of the calling kernel thread.
-    pub fn new(io: Io) -> io::Result<Self> {
+    /// Makes the reactor of the calling kernel thread. Full threads have no use for a ring.
+    pub fn new(io: Io, all_are_full: bool) -> io::Result<Self> {
         match io {
             Io::Epoll => Ok(Reactor::Epoll(Box::new(epoll::Epoll::new()?))),
             Io::Uring => Ok(Reactor::Uring(uring::Uring::new()?)),
-            Io::Auto if crate::arch::on_valgrind() => Reactor::new(Io::Epoll),
+            Io::Auto if all_are_full || crate::arch::on_valgrind() => {
+                Ok(Reactor::Epoll(Box::new(epoll::Epoll::new()?)))
+            }
             Io::Auto => match uring::Uring::new() {
                 Ok(ring) => Ok(Reactor::Uring(ring)),
                 Err(_refused) => Ok(Reactor::Epoll(Box::new(epoll::Epoll::new()?))),
@@ -104,10 +106,7 @@ impl Reactor {
                 ring.cancel(worker, thread, outcome);
                 false
             }
-            Reactor::Epoll(epoll) => {
-                epoll.remove(thread);
-                true
-            }
+            Reactor::Epoll(epoll) => epoll.remove(thread),
         }
     }
 }

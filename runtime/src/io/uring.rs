@@ -29,6 +29,8 @@ const COMPLETIONS: u32 = 16 * 1024;
 const TAG_EVENT: u64 = 1;
 /// `user_data` of cancellations, whose own result nobody needs.
 const TAG_IGNORE: u64 = 2;
+/// `user_data` of the poll of the full threads' epoll set.
+const TAG_NESTED: u64 = 3;
 /// Rounds of submitting after which a full ring is given up.
 const SUBMITS_MAX: u32 = 1000;
 /// Longest sleep while nothing can end it.
@@ -44,6 +46,8 @@ pub(crate) struct Uring {
     in_flight: Cell<u64>,
     /// The eventfd's poll is in the ring.
     event_armed: Cell<bool>,
+    /// The full threads' epoll set, if there is one.
+    watched: Cell<RawFd>,
 }
 
 impl Uring {
@@ -64,6 +68,7 @@ impl Uring {
             event: Event::new()?,
             in_flight: Cell::new(0),
             event_armed: Cell::new(false),
+            watched: Cell::new(-1),
         });
         this.arm_event();
         Ok(this)
@@ -131,6 +136,14 @@ impl Uring {
         self.event_armed.set(self.push(&entry.user_data(TAG_EVENT)).is_ok());
     }
 
+    /// From now on events of the epoll set `set`, the worker's own, end its sleep.
+    pub fn watch(&self, set: RawFd) -> io::Result<()> {
+        let entry = opcode::PollAdd::new(types::Fd(set), libc::POLLIN as u32).multi(true).build();
+        self.push(&entry.user_data(TAG_NESTED))?;
+        self.watched.set(set);
+        Ok(())
+    }
+
     /// Submits what has collected and takes completions in, without sleeping.
     #[inline]
     pub fn poll(&self, worker: &'static Worker) {
@@ -178,6 +191,13 @@ impl Uring {
                     if !io_uring::cqueue::more(completion.flags()) {
                         self.arm_event();
                     }
+                }
+                TAG_NESTED => {
+                    if !io_uring::cqueue::more(completion.flags()) {
+                        // Refused only when the kernel is out of memory; looks find the events.
+                        let _ = self.watch(self.watched.get());
+                    }
+                    worker.nested_is_ready();
                 }
                 TAG_IGNORE => {}
                 address => {

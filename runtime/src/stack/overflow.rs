@@ -10,8 +10,8 @@ use std::io;
 
 use super::CLASS_BYTES;
 use crate::control::Control;
-use crate::sched;
 use crate::sys::memory::PAGE;
+use crate::{full, sched};
 
 /// What handled SIGSEGV before; a leaked box, set once.
 static BEFORE: AtomicPtr<libc::sigaction> = AtomicPtr::new(core::ptr::null_mut());
@@ -41,14 +41,16 @@ pub(crate) fn install_handler() -> io::Result<()> {
 extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel passes a valid siginfo.
     let address = unsafe { (*info).si_addr() } as usize;
-    if let Some(worker) = sched::worker() {
+    let running = match sched::worker() {
         // SAFETY: null or a slot of the slab.
-        if let Some(thread) = unsafe { worker.current.load(Relaxed).as_ref() } {
-            let guard = thread.stack.get() as usize;
-            if (guard..guard + PAGE).contains(&address) {
-                report(thread);
-                return die_by(signal);
-            }
+        Some(worker) => unsafe { worker.current.load(Relaxed).as_ref() },
+        None => full::me(),
+    };
+    if let Some(thread) = running {
+        let guard = thread.stack.get() as usize;
+        if (guard..guard + PAGE).contains(&address) {
+            report(thread);
+            return die_by(signal);
         }
     }
     // SAFETY: `install_handler` stored a valid action.

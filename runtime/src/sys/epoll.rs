@@ -11,12 +11,15 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// Whether the kernel has `epoll_pwait2`, as far as is known.
 static PRECISE: AtomicBool = AtomicBool::new(true);
 
-/// Fills the spare capacity of `events`, which is empty; waits at most `ns`, `None` = for ever.
+/// Takes in as many events as there is `space` for; waits at most `ns`, `None` = for ever.
 ///
 /// Interrupted or refused: no events; the worker looks around anyway.
-pub(crate) fn wait(set: BorrowedFd<'_>, events: &mut Vec<libc::epoll_event>, ns: Option<u64>) {
-    debug_assert!(events.is_empty());
-    let (room, space) = (events.capacity() as libc::c_int, events.as_mut_ptr());
+pub(crate) fn wait<'a>(
+    set: BorrowedFd<'_>,
+    events: &'a mut [libc::epoll_event],
+    ns: Option<u64>,
+) -> &'a [libc::epoll_event] {
+    let (room, space) = (events.len() as libc::c_int, events.as_mut_ptr());
     let precise = ns.is_some_and(|ns| ns != 0) && PRECISE.load(Relaxed);
     let mut count = -1;
     if precise {
@@ -41,6 +44,5 @@ pub(crate) fn wait(set: BorrowedFd<'_>, events: &mut Vec<libc::epoll_event>, ns:
         // SAFETY: room for `room` events.
         count = unsafe { libc::epoll_wait(set.as_raw_fd(), space, room, ms) };
     }
-    // SAFETY: the kernel has written `count` events.
-    unsafe { events.set_len(count.max(0) as usize) };
+    &events[..count.max(0) as usize]
 }

@@ -15,7 +15,7 @@ use crate::error::exhausted;
 use crate::runtime;
 use crate::stack::{self, CLASS_BYTES};
 use crate::sys::{clock, libc_tls, memory, policy};
-use crate::{sched, table};
+use crate::{full, sched, table};
 
 /// Configures a thread before it starts; std's `Builder` with what TEK adds.
 ///
@@ -219,8 +219,10 @@ impl Builder {
         let full = self.is_full();
         let block_bytes = if full { self.block_bytes()? } else { 0 };
         let class = self.stack_class(role, block_bytes)?;
-        let worker = sched::worker();
-        let thread = stack::take(worker.map(|worker| &worker.cache), class)?;
+        let here = full::here();
+        let thread = stack::take(here.as_ref().map(|here| &here.cache), class)?;
+        let created_ns = here.as_ref().map_or_else(clock::now_ns, |here| here.now.get());
+        drop(here);
         thread.reset(if full { Kind::Full } else { Kind::Light }, 2);
         thread.priority.store(priority, Relaxed);
         thread.base_priority.store(priority, Relaxed);
@@ -244,7 +246,7 @@ impl Builder {
             zone: Zone::Unknown,
             role,
             stack_size: CLASS_BYTES[class as usize] as u32,
-            created_ns: worker.map_or_else(clock::now_ns, |worker| worker.now.get()),
+            created_ns,
             name: self.name.as_deref().map_or(0, table::intern),
             worker: heddle_record::layout::WORKER_NONE,
             ..Fields::default()
@@ -259,9 +261,7 @@ impl Builder {
             let text = "a full thread can't hibernate: its stack holds its thread-local storage";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        if let Some(runtime) = runtime::get() {
-            runtime.expect_full();
-        }
+        full::expect();
         #[cfg(feature = "sim")]
         if crate::sim::now().is_some() {
             // All of its threads run on one kernel thread, whose storage the driver needs.
@@ -347,8 +347,10 @@ fn give_block(thread: &'static Control) -> io::Result<()> {
     // SAFETY: the top of the new thread's stack, which has room for a block: the size class was
     // chosen so.
     let made = unsafe { libc_tls::prepare(thread.thread_pointer(), &seen, thread.slot()) };
-    if made.is_err() {
-        stack::give(sched::worker().map(|worker| &worker.cache), thread);
+    match made {
+        // SAFETY: prepared just now.
+        Ok(()) => unsafe { full::introduce(thread.thread_pointer(), thread) },
+        Err(_) => stack::give(full::here().as_ref().map(|here| &here.cache), thread),
     }
     made
 }

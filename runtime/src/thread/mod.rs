@@ -30,15 +30,19 @@ use core::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use crate::control::{Outcome, WaitKind};
-use crate::sched;
 use crate::sys::clock;
+use crate::{full, sched};
 
 /// Lets the other ready threads run. On a kernel thread: `sched_yield`.
 #[inline(always)]
 pub fn yield_now() {
     match sched::worker() {
         Some(worker) => worker.yield_now(sched::current()),
-        None => std::thread::yield_now(),
+        None => {
+            if !full::yield_now() {
+                std::thread::yield_now();
+            }
+        }
     }
 }
 
@@ -47,10 +51,8 @@ pub fn yield_now() {
 /// For long computations between blocking calls; one load and one branch otherwise.
 #[inline]
 pub fn poll() {
-    if let Some(worker) = sched::worker()
-        && worker.poll.load(Relaxed) != 0
-    {
-        worker.yield_now(sched::current());
+    if full::here().is_some_and(|here| here.poll.load(Relaxed) != 0) {
+        yield_now();
     }
 }
 
@@ -85,5 +87,5 @@ pub fn is_cancelled() -> bool {
 
 /// Whether the calling thread is a user-level thread (and not a kernel thread).
 pub fn is_user_level() -> bool {
-    sched::worker().is_some() && sched::current().kind.get().is_user_level()
+    sched::current().kind.get().is_user_level()
 }

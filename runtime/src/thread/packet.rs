@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::join::{self, hand_over};
 use crate::arch::Context;
 use crate::control::{Control, OWN_TLS};
-use crate::sched;
+use crate::full;
 use crate::sys::libc_tls;
 
 /// Packets above this many bytes go to the heap: small stacks are for the thread.
@@ -82,11 +82,11 @@ where
 
 /// First thing on a thread's stack.
 pub(crate) fn begin(me: &'static Control) {
-    if let Some(worker) = sched::worker() {
-        worker.begin();
+    if let Some(here) = full::here() {
+        here.begin();
     }
     if me.flags.get() & OWN_TLS != 0 {
-        libc_tls::begin();
+        full::begin();
     }
 }
 
@@ -143,8 +143,8 @@ pub(crate) fn end_raw(me: &'static Control) -> ! {
 /// Leaves the thread for good.
 pub(crate) fn finish(me: &'static Control) -> ! {
     me.record().set_state(heddle_record::State::Finished);
-    match sched::worker() {
-        Some(worker) => worker.end(me),
+    match full::here() {
+        Some(here) => here.worker().end(me),
         None => unreachable!("a user-level thread runs on a worker"),
     }
 }

@@ -1,7 +1,10 @@
 //! Switching: how a worker goes from one thread to the next.
 //!
-//! Invariant: whoever runs has its thread pointer: a full thread that of its block, a light thread
-//! and the scheduler context that of the worker's kernel thread.
+//! Invariants:
+//! 1. Whoever runs has its thread pointer: a full thread that of its block, a light thread and the
+//!    scheduler context that of the worker's kernel thread.
+//! 2. A full thread is switched to and from by `switch_with_tls` alone: so others see whether it
+//!    has left its stack.
 
 use core::ptr;
 use core::sync::atomic::Ordering::Relaxed;
@@ -10,7 +13,7 @@ use heddle_record::State;
 
 use super::{Post, Worker};
 use crate::arch::{self, Context};
-use crate::control::{Control, DROWSY, HIBERNATED, HIBERNATES, OWN_TLS};
+use crate::control::{Control, DROWSY, HIBERNATED, HIBERNATES, Kind, OWN_TLS};
 use crate::sys::{clock, libc_tls};
 use crate::{hibernate, sanitizer, sched};
 
@@ -22,6 +25,10 @@ impl Worker {
     /// prefetch has asked for.
     #[inline(always)]
     pub fn yield_now(&'static self, me: &'static Control) {
+        #[cfg(feature = "sim")]
+        if me.kind.get() == Kind::Full {
+            return self.yield_full(me);
+        }
         if self.spend() {
             return self.yield_to_scheduler(me);
         }
@@ -79,10 +86,43 @@ impl Worker {
         }
     }
 
+    /// As `yield_now`, of a full thread, which is pinned.
+    pub fn yield_full(&'static self, me: &'static Control) {
+        if self.spend() || self.queues.len() != 0 || self.fresh.len() != 0 {
+            self.offered.push(me);
+            return self.to_scheduler(me);
+        }
+        if let Some(next) = self.offered.exchange(me) {
+            self.switch(me, next);
+        }
+    }
+
+    /// As `park`, of a full thread. It may have been made ready before it gets here.
+    pub fn park_full(&'static self, me: &'static Control) {
+        let record = me.record();
+        record.set_switches(me.switches.get());
+        record.set_state(State::Parked);
+        if self.spend() || self.queues.len() != 0 {
+            self.to_scheduler(me);
+        } else {
+            match self.offered.pop() {
+                Some(next) if ptr::eq(next, me) => {}
+                Some(next) => self.switch(me, next),
+                None => self.to_scheduler(me),
+            }
+        }
+        // Its waker may have said so too early.
+        record.set_state(State::Ready);
+    }
+
     /// Ends the calling thread; its reference is given up once its stack is left.
     pub fn end(&'static self, me: &'static Control) -> ! {
-        self.timers.remove(me);
-        self.live.store(self.live.load(Relaxed).wrapping_sub(1), Relaxed);
+        if me.kind.get() == Kind::Full {
+            self.live_full.fetch_sub(1, Relaxed);
+        } else {
+            self.timers.remove(me);
+            self.live.store(self.live.load(Relaxed).wrapping_sub(1), Relaxed);
+        }
         self.post.set(Post::Ended(me));
         self.leave_for_scheduler(me, true);
         unreachable!("an ended thread was resumed");
@@ -102,7 +142,9 @@ impl Worker {
     #[inline(always)]
     fn switch(&'static self, me: &'static Control, next: &'static Control) {
         self.activate(next);
-        if (me.flags.get() | next.flags.get()) & (HIBERNATED | DROWSY | OWN_TLS) != 0 {
+        if (me.flags.get() | next.flags.get()) & (HIBERNATED | DROWSY | OWN_TLS) != 0
+            || (cfg!(feature = "sim") && (moves(me) || moves(next)))
+        {
             return self.switch_special(me, next);
         }
         let left = sanitizer::leave(next.stack.get(), next.stack_bytes(), false);
@@ -115,7 +157,7 @@ impl Worker {
     /// As `switch`, to a thread that hibernates, or to or from one with TLS of its own.
     #[inline(never)]
     fn switch_special(&'static self, me: &'static Control, next: &'static Control) {
-        let tls = self.wake_up(next, me.flags.get() & OWN_TLS != 0);
+        let tls = self.wake_up(next, moves(me));
         let left = sanitizer::leave(next.stack.get(), next.stack_bytes(), false);
         // SAFETY: as in `switch`; the thread pointer is `next`'s.
         unsafe { switch_to(me.context.as_ptr(), next.context.as_ptr(), tls) };
@@ -132,7 +174,7 @@ impl Worker {
         self.current.store(ptr::null_mut(), Relaxed);
         let (bottom, size) = self.own_stack.get();
         let left = sanitizer::leave(bottom, size, ends);
-        let tls = (me.flags.get() & OWN_TLS != 0).then_some(self.tls);
+        let tls = moves(me).then_some(self.tls);
         // SAFETY: the scheduler context was saved when it resumed a thread; it has the kernel
         // thread's own thread pointer.
         unsafe { switch_to(me.context.as_ptr(), self.scheduler.get(), tls) };
@@ -163,19 +205,17 @@ impl Worker {
     }
 
     /// What an activation needs where the flags say so. Returns the thread pointer that has to
-    /// be set, if it changes; `own`: the caller has one of its own.
+    /// be set, if it changes; `own`: the caller is a full thread.
     #[inline(always)]
     fn wake_up(&'static self, next: &'static Control, own: bool) -> Option<usize> {
         if next.flags.get() & OWN_TLS == 0 {
             if next.flags.get() & (HIBERNATED | DROWSY) != 0 {
                 hibernate::restore(&self.drowsy, next);
             }
-            return own.then_some(self.tls);
+            let special = own || (cfg!(feature = "sim") && moves(next));
+            return special.then_some(self.tls);
         }
-        let tls = next.thread_pointer();
-        // SAFETY: `next` has a block and does not run.
-        unsafe { sched::set_worker(tls, self) };
-        Some(tls as usize)
+        Some(next.thread_pointer() as usize)
     }
 
     pub(super) fn run_post(&'static self) {
@@ -203,13 +243,22 @@ impl Worker {
     }
 }
 
+/// Whether `thread` may go on on another worker. In a simulation full threads have no block.
+#[inline(always)]
+fn moves(thread: &Control) -> bool {
+    if cfg!(feature = "sim") {
+        return thread.kind.get() == Kind::Full;
+    }
+    thread.flags.get() & OWN_TLS != 0
+}
+
 /// Switches, and changes the thread pointer on the way if `tls` says so.
 ///
 /// # Safety
 /// 1. As [`arch::switch`].
 /// 2. `tls` is the thread pointer of `to` if that is not the caller's.
 #[inline(always)]
-unsafe fn switch_to(from: *mut Context, to: *const Context, tls: Option<usize>) {
+unsafe fn switch_to(from: *mut Context, to: *mut Context, tls: Option<usize>) {
     // SAFETY: passed on; blocks of their own exist only where the thread pointer can be set.
     unsafe {
         match tls {

@@ -33,6 +33,15 @@ mod wait;
 mod sync;
 mod thread;
 
+/// Pins are for full threads; here are kernel threads.
+mod full {
+    pub struct Pin;
+
+    pub fn pin() -> Pin {
+        Pin
+    }
+}
+
 mod error {
     pub fn exhausted(what: &'static str, _value: u64) -> std::io::Error {
         std::io::Error::other(what)

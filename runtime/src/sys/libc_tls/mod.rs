@@ -74,9 +74,9 @@ pub(crate) struct Stack {
 }
 
 static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
-/// What a switch needs of [`LIBRARY`]: `above`, and `Fields::worker`.
+/// What is needed often of [`LIBRARY`]: `above`, and `Fields::own`.
 static ABOVE: AtomicUsize = AtomicUsize::new(0);
-static WORKER: AtomicIsize = AtomicIsize::new(0);
+static OWN: AtomicIsize = AtomicIsize::new(0);
 
 /// The library, examined at the first call; the error says what is missing.
 pub(crate) fn library() -> Result<&'static Library, &'static str> {
@@ -115,7 +115,7 @@ impl Library {
         let (below, above) = (below.next_multiple_of(LINE), above.next_multiple_of(LINE));
         fields.check(below, above)?;
         ABOVE.store(above, Relaxed);
-        WORKER.store(fields.worker, Relaxed);
+        OWN.store(fields.own, Relaxed);
         Ok(Library { functions, fields, below, above })
     }
 
@@ -159,10 +159,10 @@ pub(crate) fn above() -> usize {
     ABOVE.load(Relaxed)
 }
 
-/// Where the thread with the thread pointer `tls` finds its worker: `sched::WORKER` in its block.
-#[inline(always)]
-pub(crate) fn worker_of<T>(tls: *mut u8) -> *mut T {
-    tls.wrapping_offset(WORKER.load(Relaxed)).cast()
+/// Where the thread with the thread pointer `tls` has what it knows of itself: `full::OWN` in its
+/// block.
+pub(crate) fn own_of<T>(tls: *mut u8) -> *mut T {
+    tls.wrapping_offset(OWN.load(Relaxed)).cast()
 }
 
 /// First thing on a full thread: what the C library does on each new thread.

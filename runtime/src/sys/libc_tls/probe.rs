@@ -14,7 +14,7 @@ use std::ptr;
 use super::functions::{Close, Functions, address};
 use super::heap::{WORDS_MAX, Words};
 use super::{Stack, keys};
-use crate::sched;
+use crate::full;
 use crate::sys::memory::{self, PAGE};
 
 /// Words at the start of `struct pthread` that are alike in all threads or name the thread.
@@ -59,8 +59,8 @@ pub(super) struct Fields {
     resolver: Option<(isize, usize)>,
     /// From the thread pointer.
     pub heap: Words,
-    /// `sched::WORKER`, from the thread pointer.
-    pub worker: isize,
+    /// `full::OWN`, from the thread pointer.
+    pub own: isize,
 }
 
 impl Fields {
@@ -69,7 +69,7 @@ impl Fields {
         let inside = |offset: isize| -(below as isize) <= offset && offset < above as isize;
         let resolver = self.resolver.map_or(0, |(pointer, _)| pointer);
         let mut offsets = self.heap.offsets.to_vec();
-        offsets.extend([self.worker, resolver, self.rseq.unwrap_or(0)]);
+        offsets.extend([self.own, resolver, self.rseq.unwrap_or(0)]);
         if offsets.into_iter().all(inside) {
             return Ok(());
         }
@@ -278,7 +278,7 @@ fn look(probe: &Probe, tls: *mut u8, heap: Words) -> Result<Found, String> {
         rseq: rseq(),
         resolver: resolver(tls, inside),
         heap,
-        worker: offset(sched::worker_place(), tls),
+        own: offset(full::own_place(), tls),
     };
     Ok(Found {
         header,

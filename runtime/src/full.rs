@@ -1,0 +1,232 @@
+//! Full threads as the scheduler sees them: who they are, where they are, how they wait.
+//!
+//! A full thread has thread-local storage of its own and may go on on another worker after every
+//! wait and yield. So its worker is not found there, as that of a light thread is, but in its
+//! control block, and only for as long as the thread is pinned:
+//!
+//! 1. While [`Pin`]s of it live, a full thread stays on its worker: nothing but itself makes it
+//!    leave. Whoever uses something of a worker from a full thread holds one ([`here`]).
+//! 2. A park, and a yield, leaves the worker all the same. What was found there before must not be
+//!    used afterwards, except what others may use too (its `waits`).
+//! 3. The locks inside of the runtime are held pinned, as are those of std that it uses: whoever
+//!    waits for one, on a worker, waits for a thread that runs.
+//!
+//! A program without full threads pays for none of this: [`exist`] is false.
+
+use core::cell::Cell;
+use core::ops::Deref;
+use core::ptr;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use core::sync::atomic::{AtomicBool, compiler_fence, fence};
+
+use heddle_record::State;
+
+use crate::control::{Control, Outcome, WaitKind};
+use crate::sched;
+use crate::sys::libc_tls;
+use crate::worker::Worker;
+
+/// What a full thread knows of itself, in its thread-local storage; empty in other threads'.
+struct Own {
+    thread: Cell<Option<&'static Control>>,
+    /// Pins that live.
+    pins: Cell<u32>,
+}
+
+thread_local! {
+    static OWN: Own = const { Own { thread: Cell::new(None), pins: Cell::new(0) } };
+}
+
+/// A full thread was made.
+static EXIST: AtomicBool = AtomicBool::new(false);
+
+/// Whether there may be full threads.
+#[inline(always)]
+pub(crate) fn exist() -> bool {
+    EXIST.load(Relaxed)
+}
+
+/// A full thread is being made.
+pub(crate) fn expect() {
+    if !exist() {
+        EXIST.store(true, Relaxed);
+    }
+}
+
+/// Where the calling kernel thread has its `OWN`, for `sys/libc_tls`: it finds the same place in
+/// the blocks of full threads.
+pub(crate) fn own_place() -> *const u8 {
+    OWN.with(|own| ptr::from_ref(own).cast())
+}
+
+/// Makes `thread` known to itself. It starts pinned: [`begin`].
+///
+/// # Safety
+/// 1. `tls` is the thread pointer of a prepared block, of `thread`, which has not started.
+pub(crate) unsafe fn introduce(tls: *mut u8, thread: &'static Control) {
+    let own: *mut Own = libc_tls::own_of(tls);
+    // SAFETY: by 1 it is that thread's `OWN`, which nobody uses yet.
+    unsafe { own.write(Own { thread: Cell::new(Some(thread)), pins: Cell::new(1) }) };
+}
+
+/// The calling full thread is about to run its first own code.
+pub(crate) fn begin() {
+    libc_tls::begin();
+    OWN.with(|own| own.pins.set(0));
+}
+
+/// The calling thread, if it is a full one.
+#[inline(always)]
+pub(crate) fn me() -> Option<&'static Control> {
+    OWN.with(|own| own.thread.get())
+}
+
+/// See the file's head. Means nothing for other threads than full ones.
+#[must_use]
+pub(crate) struct Pin(bool);
+
+/// Keeps the calling thread on its worker.
+#[inline(always)]
+pub(crate) fn pin() -> Pin {
+    let exist = exist();
+    if exist {
+        OWN.with(|own| own.pins.set(own.pins.get() + 1));
+        // What the pin is for comes after it, for a signal handler on this thread too.
+        compiler_fence(SeqCst);
+    }
+    Pin(exist)
+}
+
+impl Drop for Pin {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.0 {
+            compiler_fence(SeqCst);
+            OWN.with(|own| own.pins.set(own.pins.get() - 1));
+        }
+    }
+}
+
+/// The worker that the calling user-level thread is on, which it does not leave meanwhile.
+pub(crate) struct Here {
+    worker: &'static Worker,
+    _pin: Pin,
+}
+
+impl Here {
+    /// The worker; see item 2 of the file's head.
+    #[inline(always)]
+    pub fn worker(&self) -> &'static Worker {
+        self.worker
+    }
+}
+
+impl Deref for Here {
+    type Target = Worker;
+
+    #[inline(always)]
+    fn deref(&self) -> &Worker {
+        self.worker
+    }
+}
+
+/// Where the caller is, if it is on a worker.
+#[inline(always)]
+pub(crate) fn here() -> Option<Here> {
+    match sched::worker() {
+        Some(worker) => Some(Here { worker, _pin: Pin(false) }),
+        None => own_here(),
+    }
+}
+
+#[inline(never)]
+fn own_here() -> Option<Here> {
+    let pin = pin();
+    // SAFETY: null or a worker; workers live for ever.
+    let worker = unsafe { me()?.worker.load(Relaxed).as_ref() }?;
+    Some(Here { worker, _pin: pin })
+}
+
+/// Yields, if the caller is a full thread.
+#[inline(never)]
+pub(crate) fn yield_now() -> bool {
+    let (Some(me), Some(here)) = (me(), here()) else { return false };
+    here.worker().yield_full(me);
+    true
+}
+
+/// [`sched::wait`] of a full thread.
+pub(crate) fn wait(me: &'static Control, deadline: u64) -> Outcome {
+    let Some(here) = here() else { unreachable!("a full thread runs on a worker") };
+    let worker = here.worker();
+    if deadline == 0 && !me.cancellable.get() {
+        worker.park_full(me);
+        return me.outcome.get();
+    }
+    if worker.waits.enter(me, deadline).is_err() {
+        // No memory for the timer: the wait ends at once as if the deadline had passed.
+        if !expire(worker, me, Outcome::TimedOut) {
+            worker.park_full(me);
+        }
+        return me.outcome.get();
+    }
+    // ORDER: the entry before the look at the flag; pairs with the fence in `cancel`.
+    fence(SeqCst);
+    let cancelled = me.cancellable.get()
+        && sched::is_cancellable(me)
+        && worker.waits.end(me, || expire(worker, me, Outcome::Cancelled));
+    if !cancelled {
+        worker.park_full(me);
+    }
+    worker.waits.leave(me);
+    me.outcome.get()
+}
+
+/// Ends the wait of `thread`, which entered `worker`'s waits, unless its waker has it.
+fn expire(worker: &'static Worker, thread: &'static Control, outcome: Outcome) -> bool {
+    match thread.wait.get() {
+        WaitKind::Reactor if !worker.expire_io(thread, outcome) => false,
+        WaitKind::Reactor => sched::ended(thread, outcome),
+        _ => sched::expire(thread, outcome),
+    }
+}
+
+/// Ends the waits of `worker`'s full threads whose deadline has passed. Anybody may call it.
+pub(crate) fn fire(worker: &'static Worker, now: u64) {
+    worker.waits.fire(now, |thread| expire(worker, thread, Outcome::TimedOut), ready);
+}
+
+/// Makes a full thread ready whose wait the caller has ended.
+pub(crate) fn ready(thread: &'static Control) {
+    let _pin = pin();
+    thread.record().set_state(State::Ready);
+    // SAFETY: a thread that waited has started, so its worker is set; workers live for ever.
+    let worker = unsafe { &*thread.worker.load(Relaxed) };
+    let critical = thread.is_critical();
+    // From here on it may run, and end.
+    worker.offered.push(thread);
+    let is_here = here().is_some_and(|here| ptr::eq(here.worker(), worker));
+    if !is_here {
+        worker.notify();
+    } else if critical {
+        worker.poll.store(1, Relaxed);
+    }
+}
+
+/// [`sched::cancel`] of a full thread, whose flag is set: ends the wait that it is in.
+pub(crate) fn cancel(thread: &'static Control) {
+    // ORDER: the flag before the worker is read; pairs with the fence in `wait`, and with that in
+    // `Worker::adopt`: a thread that moves meanwhile, or waits later, sees the flag.
+    fence(SeqCst);
+    let _pin = pin();
+    // SAFETY: null or a worker; workers live for ever.
+    let Some(worker) = (unsafe { thread.worker.load(Acquire).as_ref() }) else { return };
+    let ended = worker.waits.end(thread, || {
+        thread.cancellable.get()
+            && sched::is_cancellable(thread)
+            && expire(worker, thread, Outcome::Cancelled)
+    });
+    if ended {
+        ready(thread);
+    }
+}

@@ -1,0 +1,176 @@
+//! The ready full threads of one worker: run queues that other workers take from.
+//!
+//! Protocol:
+//! 1. Whoever makes a full thread ready pushes it here, at the worker that it belongs to.
+//! 2. That worker pops them; another worker that has nothing to do steals half of them, and so
+//!    does a spare one while this worker is blocked in the kernel.
+//! 3. A thread may be here before it has left its stack: it was woken between publishing its wait
+//!    and switching away, or it yields. Only the kernel thread of its worker can be on that stack,
+//!    so the worker itself may continue it at once; a thief looks first ([`Context::is_saved`])
+//!    and leaves it here if it has not left.
+//!
+//! Invariant: the lock's holder allocates nothing: an allocator's lock may belong to a full thread
+//! that is not running. So a ring does not grow in here; what it has no room for is in an overflow
+//! list until the worker has made it larger ([`Offered::enlarge`]).
+
+use core::ptr;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU8, AtomicU32};
+
+use crate::arch::Context;
+use crate::control::Control;
+use crate::queue::RunQueues;
+use crate::raw_lock::RawLock;
+
+/// See the file's head.
+pub(crate) struct Offered {
+    lock: RawLock,
+    len: AtomicU32,
+    top: AtomicU8,
+    queues: RunQueues,
+}
+
+// SAFETY: `queues` is touched only under `lock`.
+unsafe impl Sync for Offered {}
+
+impl Offered {
+    pub fn new() -> Self {
+        Offered {
+            lock: RawLock::new(),
+            len: AtomicU32::new(0),
+            top: AtomicU8::new(0),
+            queues: RunQueues::of_fixed_size(),
+        }
+    }
+
+    /// A new round of the groups' shares.
+    #[cfg(feature = "sim")]
+    pub fn reset_for_simulation(&self) {
+        self.queues.reset_for_simulation();
+    }
+
+    /// How many there are; a hint for others than the lock's holder.
+    #[inline(always)]
+    pub fn len(&self) -> u32 {
+        self.len.load(Relaxed)
+    }
+
+    /// Highest priority of a time-critical one, 0 when none is; a hint.
+    #[inline]
+    pub fn fast_priority(&self) -> u8 {
+        self.top.load(Relaxed)
+    }
+
+    /// Runs `change` under the lock.
+    #[inline]
+    fn with<T>(&self, change: impl FnOnce(&RunQueues) -> T) -> T {
+        let _guard = self.lock.lock();
+        let result = change(&self.queues);
+        self.len.store(self.queues.len(), Relaxed);
+        self.top.store(self.queues.fast_priority(), Relaxed);
+        result
+    }
+
+    /// Appends a thread to the queue of its priority or group.
+    #[inline]
+    pub fn push(&self, thread: &'static Control) {
+        self.with(|queues| queues.push(thread));
+    }
+
+    /// The next thread: the most urgent time-critical one, else a lazy one.
+    #[inline]
+    pub fn pop(&self) -> Option<&'static Control> {
+        if self.len() == 0 {
+            return None;
+        }
+        self.with(RunQueues::pop)
+    }
+
+    /// The next lazy thread, whatever is time-critical.
+    pub fn pop_lazy(&self) -> Option<&'static Control> {
+        if self.len() == 0 {
+            return None;
+        }
+        self.with(RunQueues::pop_lazy)
+    }
+
+    /// Appends `me`, which yields, and takes out the one that goes before it; without one nothing
+    /// happens. A time-critical thread yields only to its equals and betters.
+    #[inline]
+    pub fn exchange(&self, me: &'static Control) -> Option<&'static Control> {
+        if self.len() == 0 {
+            return None;
+        }
+        self.with(|queues| {
+            let priority = me.priority.load(Relaxed);
+            if priority == 0
+                && let Some(next) = queues.rotate(me)
+            {
+                return Some(next);
+            }
+            if priority != 0 && priority > queues.fast_priority() {
+                return None;
+            }
+            let next = queues.pop()?;
+            queues.push(me);
+            Some(next)
+        })
+    }
+
+    /// Takes up to `count` of those that have left their stack, for another worker. `deliver` runs
+    /// after the lock is released.
+    pub fn steal(&self, count: u32, mut deliver: impl FnMut(&'static Control)) -> u32 {
+        let mut first: *const Control = ptr::null();
+        let mut last: Option<&'static Control> = None;
+        let taken = self.with(|queues| {
+            let mut taken = 0;
+            for _ in 0..queues.len() {
+                if taken == count {
+                    break;
+                }
+                let Some(thread) = queues.pop() else { break };
+                if !Context::is_saved(&thread.context) {
+                    queues.push(thread);
+                    continue;
+                }
+                thread.next.set(ptr::null());
+                match last.replace(thread) {
+                    Some(last) => last.next.set(thread),
+                    None => first = thread,
+                }
+                taken += 1;
+            }
+            taken
+        });
+        // SAFETY: null or a slot of the slab; the chain is ours.
+        while let Some(thread) = unsafe { first.as_ref() } {
+            first = thread.next.get();
+            deliver(thread);
+        }
+        taken
+    }
+
+    /// Puts threads whose priority has changed since they were queued where they belong.
+    pub fn resort(&self) {
+        if self.len() != 0 {
+            self.with(RunQueues::resort);
+        }
+    }
+
+    /// Makes room for those that found none. The worker's business, between threads.
+    pub fn enlarge(&self) {
+        if self.len() == 0 {
+            return;
+        }
+        while let Some((group, capacity)) = self.with(RunQueues::too_small) {
+            let mut room = Vec::new();
+            if room.try_reserve_exact(capacity).is_err() {
+                // The overflow list serves until there is memory again.
+                return;
+            }
+            room.resize(capacity, ptr::null());
+            // What it replaces is freed here, without the lock.
+            drop(self.with(|queues| queues.give_room(group, room)));
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What a worker does for its full threads: most of it anybody may do, while it is blocked in the
+//! kernel.
+//!
+//! Invariant: only what is marked "shared" in [`Worker`] is touched, but for
+//! [`Worker::look_after_full`] and [`Worker::readiness`], which are the worker's own business.
+
+use core::sync::atomic::Ordering::Relaxed;
+use std::io;
+
+use super::Worker;
+use crate::control::{Control, Outcome};
+use crate::full;
+use crate::io::{Epoll, Reactor};
+use crate::sys::clock;
+
+impl Worker {
+    /// Takes up to `count` ready full threads of another worker; returns how many it got.
+    pub fn steal_from(&'static self, victim: &'static Worker, count: u32) -> u32 {
+        let taken = victim.offered.steal(count, |thread| self.adopt(thread));
+        victim.live_full.fetch_sub(taken, Relaxed);
+        taken
+    }
+
+    /// What full threads need of a look.
+    #[cold]
+    pub(super) fn look_after_full(&'static self, now: u64) {
+        full::fire(self, now);
+        if let Some(nested) = self.nested.get() {
+            nested.poll(self);
+        }
+        self.offered.enlarge();
+        if self.rest.swap(false, Relaxed) {
+            self.runtime.give_away(self);
+        } else if self.offered.len() > 1 && self.runtime.sleepers.load(Relaxed) != 0 {
+            self.runtime.wake_a_sleeper();
+        }
+    }
+
+    /// Does for the full threads of this worker, which is blocked in the kernel, what only time
+    /// and events do: the monitor calls it. They become ready here, where others take them.
+    pub fn rescue(&'static self) {
+        full::fire(self, clock::now_ns());
+        match (&self.reactor, self.nested.get()) {
+            (_, Some(epoll)) => epoll.poll(self),
+            (Reactor::Epoll(epoll), None) => epoll.poll(self),
+            (Reactor::Uring(_), None) => {}
+        }
+    }
+
+    /// Whether full threads wait here for time or events.
+    pub fn has_waiting_full(&self) -> bool {
+        let io = |epoll: &Epoll| epoll.waiting() != 0;
+        let own = matches!(&self.reactor, Reactor::Epoll(epoll) if full::exist() && io(epoll));
+        own || self.waits.first().is_some() || self.nested.get().is_some_and(io)
+    }
+
+    /// Where full threads of this worker wait for descriptors, and all where there is no ring.
+    pub fn readiness(&'static self) -> io::Result<&'static Epoll> {
+        let ring = match &self.reactor {
+            Reactor::Epoll(epoll) => return Ok(epoll),
+            Reactor::Uring(ring) => ring,
+        };
+        if let Some(nested) = self.nested.get() {
+            return Ok(nested);
+        }
+        let made = Epoll::new()?;
+        ring.watch(made.raw())?;
+        Ok(self.nested.get_or_init(|| made))
+    }
+
+    /// The ring has seen that there are events for full threads.
+    pub fn nested_is_ready(&'static self) {
+        if let Some(nested) = self.nested.get() {
+            nested.poll(self);
+        }
+    }
+
+    /// Ends the wait for a descriptor of a full thread that waits here; false if it was made
+    /// ready.
+    pub fn expire_io(&'static self, thread: &'static Control, outcome: Outcome) -> bool {
+        #[cfg(feature = "sim")]
+        if let Some(ended) = crate::sim::expire(thread, outcome) {
+            return ended;
+        }
+        let _ = outcome;
+        self.readiness().is_ok_and(|epoll| epoll.remove(thread))
+    }
+}
