@@ -8,7 +8,7 @@ use std::io;
 
 use crate::arch::Context;
 use crate::config::Backend;
-use crate::control::{CANCEL_ASKED, CANCEL_DISABLED, JOIN_DETACHED, JOIN_DONE, JOIN_OPEN};
+use crate::control::{CANCEL_ASKED, CANCEL_DISABLED, JOIN_DETACHED, JOIN_DONE, JOIN_OPEN, OWN_TLS};
 use crate::thread::{Builder, Thread};
 use crate::{runtime, sched};
 
@@ -48,6 +48,34 @@ pub fn is_native() -> io::Result<bool> {
 /// # Safety
 /// 1. `entry` may be called with `argument` on another thread.
 pub unsafe fn spawn(builder: Builder, entry: Entry, argument: *mut u8) -> io::Result<Thread> {
+    // SAFETY: passed on.
+    unsafe { spawn_known(builder, entry, argument, |_| ()) }
+}
+
+/// A thread that was made and has not started.
+pub struct Made<'a> {
+    /// Its handle.
+    pub thread: &'a Thread,
+    /// The thread pointer of a full thread; null for a light one.
+    pub thread_pointer: *mut u8,
+    /// Lowest usable address of its stack, and the bytes from there on, a full thread's
+    /// thread-local storage included.
+    pub stack: (*mut u8, usize),
+}
+
+/// As [`spawn`]; `know` sees the thread before it can run.
+///
+/// # Errors
+/// As [`spawn`]; then `know` was not called.
+///
+/// # Safety
+/// As [`spawn`].
+pub unsafe fn spawn_known(
+    builder: Builder,
+    entry: Entry,
+    argument: *mut u8,
+    know: impl FnOnce(&Made<'_>),
+) -> io::Result<Thread> {
     if is_native()? {
         return Err(io::ErrorKind::Unsupported.into());
     }
@@ -60,8 +88,18 @@ pub unsafe fn spawn(builder: Builder, entry: Entry, argument: *mut u8) -> io::Re
     thread.context.set(Context::entry(packet, enter, control));
     // SAFETY: `make` gave the handle one of its two references.
     let handle = unsafe { Thread::adopt(thread) };
+    let is_full = thread.flags.get() & OWN_TLS != 0;
+    know(&Made {
+        thread: &handle,
+        thread_pointer: if is_full { thread.thread_pointer() } else { ptr::null_mut() },
+        stack: (usable_from(thread), thread.stack_bytes() - crate::sys::memory::PAGE),
+    });
     runtime::get_or_start().place(thread);
     Ok(handle)
+}
+
+fn usable_from(thread: &Control) -> *mut u8 {
+    thread.stack.get().wrapping_add(crate::sys::memory::PAGE)
 }
 
 #[repr(C)]
@@ -163,11 +201,17 @@ pub fn set_foreign(data: *mut u8) {
 /// Lowest usable address and size of the calling user-level thread's stack.
 pub fn stack_bounds() -> Option<(*mut u8, usize)> {
     let me = sched::current();
-    let low = me.stack.get();
-    if low.is_null() {
+    if me.stack.get().is_null() {
         return None;
     }
-    Some((low.wrapping_add(crate::sys::memory::PAGE), me.stack_usable()))
+    Some((usable_from(me), me.stack_usable()))
+}
+
+/// In a forked child: the caller, which ran on a worker in the parent, is a kernel thread now.
+///
+/// It goes on where it is; there is no worker that would run anything else.
+pub fn leave_worker_after_fork() {
+    sched::leave_worker();
 }
 
 /// The error that says that the caller was cancelled.

@@ -53,7 +53,6 @@ pub(crate) fn become_worker(worker: &'static Worker) {
 }
 
 /// The calling kernel thread is no worker for now.
-#[cfg(feature = "sim")]
 pub(crate) fn leave_worker() {
     WORKER.set(None);
 }

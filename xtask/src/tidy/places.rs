@@ -1,16 +1,17 @@
 //! Rules `asm-place`, `syscall-place`: machine code and raw system calls each have one folder.
 //!
 //! Invariant: machine code stands only in runtime/src/arch, one file per processor, and numbers of
-//! system calls are used only in the `sys` folders of runtime and preload, so that a port and the
-//! simulation each replace one folder. The preload's C, which links nothing but libc, is one such
-//! place for both. Calls by std, rustix or libc's own wrappers are no raw system calls. Tests and
-//! the peers that bench measures stand outside the product and are not looked at.
+//! system calls are used only in the `sys` folders of runtime, preload and user, so that a port and
+//! the simulation each replace one folder. The preload's C, which links nothing but libc, is one
+//! such place for both. Calls by std, rustix or libc's own wrappers are no raw system calls. Tests
+//! and the peers that bench measures stand outside the product and are not looked at.
 
 use super::lex::{Language, has_word};
 use super::{Finding, Source};
 
 const ASM_HOMES: [&str; 2] = ["runtime/src/arch/", "preload/c/"];
-const SYSCALL_HOMES: [&str; 3] = ["runtime/src/sys/", "preload/src/sys/", "preload/c/"];
+const SYSCALL_HOMES: [&str; 4] =
+    ["runtime/src/sys/", "preload/src/sys/", "preload/c/", "user/src/sys/"];
 
 const ASM_RUST: [&str; 3] = ["asm", "global_asm", "naked_asm"];
 const ASM_C: [&str; 2] = ["asm", "__asm__"];

@@ -1,6 +1,6 @@
-//! Rules `unsafe-place`, `safety`: unsafe code lies in four folders and says why it holds.
+//! Rules `unsafe-place`, `safety`: unsafe code lies in five folders and says why it holds.
 //!
-//! Invariant: outside the four folders there are at most as many uses of `unsafe` in a file as
+//! Invariant: outside the five folders there are at most as many uses of `unsafe` in a file as
 //! tidy.toml records for it (calls of the runtime's own unsafe functions, nothing else). And
 //! everywhere: every `unsafe` block and impl has a `SAFETY:` comment on its line or within reach
 //! above; every `unsafe fn` has `# Safety` (or `SAFETY:`) in the comment before it, or its file
@@ -13,7 +13,7 @@ use super::lex::{Language, has_word, word_at};
 use super::{Finding, Source};
 
 /// Folders that may hold unsafe code.
-const FOLDERS: [&str; 4] = ["record", "runtime", "capi", "preload"];
+const FOLDERS: [&str; 5] = ["record", "runtime", "capi", "preload", "user"];
 /// How far above an unsafe block its reason may stand: a multi-line statement and its comment.
 const REACH_LINES: usize = 12;
 

@@ -1,0 +1,117 @@
+/* What each name in `names` becomes, x86-64; link-shared.sh appends the list. See its head.
+ *
+ * And the two words that every thread has by itself (src/threads/own.rs), in static thread-local
+ * storage: they are at the same distance from every thread pointer, and looking costs two
+ * instructions.
+ *
+ * Invariant: a function behind one of these jumps finds all registers and the stack as its caller
+ * left them, but for r11, which no calling convention gives a meaning here.
+ */
+	.hidden heddle_user_names
+	.hidden heddle_user_real
+	.globl heddle_user_names
+	.globl heddle_user_real
+
+	.section .tbss, "awT", @nobits
+	.balign 16
+own_words:
+	.zero 16
+
+	.text
+	.globl heddle_user_own_words
+	.hidden heddle_user_own_words
+	.type heddle_user_own_words, @function
+heddle_user_own_words:
+	.cfi_startproc
+	movq own_words@gottpoff(%rip), %rax
+	addq %fs:0, %rax
+	ret
+	.cfi_endproc
+	.size heddle_user_own_words, . - heddle_user_own_words
+
+	.macro TAKEN name, index, who
+	.text
+	.balign 16
+	.globl \name
+	.type \name, @function
+\name:
+	.cfi_startproc
+	endbr64
+	.ifc \who, full
+	movq own_words@gottpoff(%rip), %r11
+	cmpq $0, %fs:(%r11)
+	je __wrap_\name
+	.endif
+	jmp heddle_user_\name
+	.cfi_endproc
+	.size \name, . - \name
+
+	.balign 16
+	.globl __wrap_\name
+	.hidden __wrap_\name
+	.type __wrap_\name, @function
+__wrap_\name:
+	.cfi_startproc
+	endbr64
+	movq heddle_user_real + 8 * \index(%rip), %r11
+	testq %r11, %r11
+	jz 1f
+	jmp *%r11
+1:	leaq heddle_user_real + 8 * \index(%rip), %r11
+	jmp find_and_go
+	.cfi_endproc
+	.size __wrap_\name, . - __wrap_\name
+	.endm
+
+	.text
+	.type find_and_go, @function
+find_and_go:
+	.cfi_startproc
+	pushq %rbp
+	.cfi_def_cfa_offset 16
+	.cfi_offset %rbp, -16
+	movq %rsp, %rbp
+	.cfi_def_cfa_register %rbp
+	andq $-16, %rsp
+	pushq %rax
+	pushq %rdi
+	pushq %rsi
+	pushq %rdx
+	pushq %rcx
+	pushq %r8
+	pushq %r9
+	pushq %r10
+	pushq %r11
+	subq $136, %rsp
+	movups %xmm0, 0(%rsp)
+	movups %xmm1, 16(%rsp)
+	movups %xmm2, 32(%rsp)
+	movups %xmm3, 48(%rsp)
+	movups %xmm4, 64(%rsp)
+	movups %xmm5, 80(%rsp)
+	movups %xmm6, 96(%rsp)
+	movups %xmm7, 112(%rsp)
+	call heddle_user_find_real
+	movups 0(%rsp), %xmm0
+	movups 16(%rsp), %xmm1
+	movups 32(%rsp), %xmm2
+	movups 48(%rsp), %xmm3
+	movups 64(%rsp), %xmm4
+	movups 80(%rsp), %xmm5
+	movups 96(%rsp), %xmm6
+	movups 112(%rsp), %xmm7
+	addq $136, %rsp
+	popq %r11
+	popq %r10
+	popq %r9
+	popq %r8
+	popq %rcx
+	popq %rdx
+	popq %rsi
+	popq %rdi
+	popq %rax
+	leave
+	.cfi_def_cfa %rsp, 8
+	jmp *(%r11)
+	.cfi_endproc
+	.size find_and_go, . - find_and_go

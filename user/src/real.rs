@@ -1,0 +1,64 @@
+//! The C library's own functions, as the rest of this library calls them.
+//!
+//! `link-shared.sh` sends every call of a taken name from in here through a table of addresses
+//! (`__wrap_NAME`), which is filled as a whole when the first of them is called. So the functions
+//! of the `libc` crate and of std are the real ones, without a word in the source. Those that may
+//! unwind, as the end of a kernel thread does, are declared here.
+
+use core::ffi::{c_char, c_int, c_void};
+use core::sync::atomic::AtomicPtr;
+use core::sync::atomic::Ordering::Relaxed;
+
+// SAFETY: made by link-shared.sh from the list of names.
+unsafe extern "C" {
+    /// The taken names; null at the end.
+    #[link_name = "heddle_user_names"]
+    static NAMES: [*const c_char; 0];
+    /// Where each of them is in the libraries behind this one, at the same index.
+    #[link_name = "heddle_user_real"]
+    static REAL: [AtomicPtr<c_void>; 0];
+}
+
+// SAFETY: the C library's functions; their signatures are POSIX's.
+unsafe extern "C-unwind" {
+    pub fn pthread_exit(result: *mut c_void) -> !;
+    pub fn pthread_testcancel();
+    pub fn pthread_join(thread: libc::pthread_t, result: *mut *mut c_void) -> c_int;
+    pub fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+    pub fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int;
+}
+
+/// What a name stands for that the C library does not have.
+extern "C" fn absent() -> c_int {
+    libc::ENOSYS
+}
+
+/// Fills the table. Called by the jump that finds it empty; any number of threads may.
+#[unsafe(no_mangle)]
+extern "C" fn heddle_user_find_real() {
+    let names = (&raw const NAMES).cast::<*const c_char>();
+    let real = (&raw const REAL).cast::<AtomicPtr<c_void>>();
+    for index in 0.. {
+        // SAFETY: both have an entry for each name; the names end with null.
+        unsafe {
+            let name = *names.add(index);
+            if name.is_null() {
+                return;
+            }
+            let mut address = libc::dlsym(libc::RTLD_NEXT, name);
+            if address.is_null() {
+                address = absent as extern "C" fn() -> c_int as *mut c_void;
+            }
+            (*real.add(index)).store(address, Relaxed);
+        }
+    }
+}
+
+extern "C" fn at_load() {
+    heddle_user_find_real();
+}
+
+/// Before the program runs: `dlsym` in the middle of it might wait for a lock that it holds.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = at_load;

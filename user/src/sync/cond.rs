@@ -1,0 +1,179 @@
+//! Condition variables: a word that every signal changes, and the lot.
+//!
+//! Protocol: a waiter, which holds the mutex, reads the word, gives the mutex up, and waits as long
+//! as the word is what it has read. A signal changes the word, then wakes. So whoever waited when
+//! the signal came is either in the lot, or sees the change and does not begin to wait; and of
+//! those in the lot the signal wakes one who waited then, for the order there is that of coming.
+//!
+//! A woken waiter does not touch the variable again, so it may be destroyed after a broadcast. A
+//! waiter that was woken by a signal is not cancelled, and a cancelled one was not woken: no
+//! signal is lost.
+//!
+//! # Safety
+//! For all exported functions of this file: pointers are valid and point to what their type says;
+//! the waits are called with the mutex held.
+
+use core::ffi::c_int;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use heddle::raw::{self, Ended, Moment};
+use libc::{clockid_t, pthread_cond_t, pthread_mutex_t, timespec};
+
+use super::{mutex, wake};
+use crate::threads::cancel;
+use crate::{clock, errno};
+
+/// The fields of glibc's `pthread_cond_t` that we use.
+#[repr(C)]
+struct Cond {
+    word: AtomicU32,
+    theirs: [u32; 8],
+    /// Two flags; glibc counts waiters in the other bits, we don't.
+    flags: AtomicU32,
+}
+
+const SHARED: u32 = 1;
+const MONOTONIC: u32 = 2;
+
+// SAFETY: the C library's functions, by its headers.
+unsafe extern "C-unwind" {
+    fn pthread_cond_wait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t) -> c_int;
+    fn pthread_cond_clockwait(
+        cond: *mut pthread_cond_t,
+        mutex: *mut pthread_mutex_t,
+        clock: clockid_t,
+        at: *const timespec,
+    ) -> c_int;
+}
+
+/// # Safety
+/// 1. `cond` points to a condition variable.
+unsafe fn of<'a>(cond: *mut pthread_cond_t) -> &'a Cond {
+    // SAFETY: by 1; what is used of it is atomic.
+    unsafe { &*cond.cast::<Cond>() }
+}
+
+impl Cond {
+    fn is_shared(&self) -> bool {
+        self.flags.load(Relaxed) & SHARED != 0
+    }
+
+    fn clock(&self) -> clockid_t {
+        match self.flags.load(Relaxed) & MONOTONIC {
+            0 => libc::CLOCK_REALTIME,
+            _ => libc::CLOCK_MONOTONIC,
+        }
+    }
+
+    /// # Safety
+    /// 1. `mutex` is one that the caller holds.
+    unsafe fn wait(
+        &self,
+        mutex: *mut pthread_mutex_t,
+        until: Moment,
+        is_cancellable: bool,
+    ) -> Result<Ended, c_int> {
+        let seen = self.word.load(Relaxed);
+        // SAFETY: by 1.
+        let released = unsafe { mutex::give_up(mutex)? };
+        // SAFETY: the variable lives until its waiters are woken.
+        let ended = unsafe { raw::futex_wait(&self.word, seen, raw::ANY, until, is_cancellable) };
+        match mutex::retake(&released) {
+            0 => Ok(ended),
+            error => Err(error),
+        }
+    }
+
+    fn wake(&self, most: u32) {
+        // ORDER: SeqCst: the change is seen before the lot is looked at, see there.
+        self.word.fetch_add(1, SeqCst);
+        wake(&self.word, most);
+    }
+}
+
+/// # Safety
+/// As the exported functions.
+unsafe fn wait(cond: &Cond, mutex: *mut pthread_mutex_t, until: Moment) -> c_int {
+    cancel::test();
+    let is_cancellable = crate::me().is_some();
+    // SAFETY: passed on.
+    let ended = errno::kept(|| unsafe { cond.wait(mutex, until, is_cancellable) });
+    match ended {
+        Ok(Ended::TimedOut) => libc::ETIMEDOUT,
+        Ok(Ended::Cancelled) => cancel::act(),
+        Ok(Ended::Woken | Ended::Changed) => 0,
+        Err(error) => error,
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn heddle_user_pthread_cond_wait(
+    cond: *mut pthread_cond_t,
+    mutex: *mut pthread_mutex_t,
+) -> c_int {
+    // SAFETY: the caller's objects.
+    unsafe {
+        let it = of(cond);
+        if it.is_shared() {
+            return pthread_cond_wait(cond, mutex);
+        }
+        wait(it, mutex, Moment::Never)
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn heddle_user_pthread_cond_timedwait(
+    cond: *mut pthread_cond_t,
+    mutex: *mut pthread_mutex_t,
+    at: *const timespec,
+) -> c_int {
+    // SAFETY: passed on.
+    unsafe { heddle_user_pthread_cond_clockwait(cond, mutex, of(cond).clock(), at) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn heddle_user_pthread_cond_clockwait(
+    cond: *mut pthread_cond_t,
+    mutex: *mut pthread_mutex_t,
+    clock: clockid_t,
+    at: *const timespec,
+) -> c_int {
+    // SAFETY: the caller's objects and moment.
+    unsafe {
+        let it = of(cond);
+        if it.is_shared() {
+            return pthread_cond_clockwait(cond, mutex, clock, at);
+        }
+        match clock::moment(clock, &*at) {
+            Ok(until) => wait(it, mutex, until),
+            Err(error) => error,
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn heddle_user_pthread_cond_signal(cond: *mut pthread_cond_t) -> c_int {
+    // SAFETY: the caller's variable.
+    unsafe {
+        let it = of(cond);
+        if it.is_shared() {
+            return libc::pthread_cond_signal(cond);
+        }
+        it.wake(1);
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn heddle_user_pthread_cond_broadcast(cond: *mut pthread_cond_t) -> c_int {
+    // SAFETY: the caller's variable.
+    unsafe {
+        let it = of(cond);
+        if it.is_shared() {
+            return libc::pthread_cond_broadcast(cond);
+        }
+        it.wake(u32::MAX);
+    }
+    0
+}

@@ -1,0 +1,321 @@
+//! Mutexes: glibc's word, which is 0 = free, 1 = held, 2 = held and somebody may wait.
+//!
+//! Invariants:
+//! 1. `owner` and `count` are written by the owner only, while it holds the word.
+//! 2. Who has waited takes the word as 2: there may be others behind it.
+//! 3. An unlock touches nothing of the mutex after it has given the word up, so whoever gets it
+//!    then may free it.
+//!
+//! Robust and process-shared mutexes are the C library's whole. Those that inherit priority or
+//! have a ceiling are ours, without that: the kernel, which the C library would ask for it, does
+//! not know a full thread.
+//!
+//! # Safety
+//! For all exported functions of this file: pointers are valid and point to what their type says.
+
+use core::ffi::c_int;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicI32, AtomicU32};
+
+use heddle::raw::{Ended, Moment};
+use libc::{clockid_t, pthread_mutex_t, timespec};
+
+use super::{wait, wake};
+use crate::clock;
+use crate::threads::number;
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+const AWAITED: u32 = 2;
+
+const RECURSIVE: i32 = 1;
+const ERRORCHECK: i32 = 2;
+const TYPES: i32 = 3;
+/// Robust or process-shared: the C library's.
+const FOREIGN: i32 = 16 | 128;
+/// How often the word is looked at before a wait.
+const TURNS: u32 = 60;
+
+/// The fields of glibc's `pthread_mutex_t`.
+#[repr(C)]
+pub struct Mutex {
+    word: AtomicU32,
+    count: AtomicU32,
+    owner: AtomicU32,
+    users: u32,
+    kind: AtomicI32,
+}
+
+/// A mutex of the program's.
+///
+/// # Safety
+/// 1. `mutex` points to one.
+#[inline(always)]
+pub unsafe fn of<'a>(mutex: *mut pthread_mutex_t) -> &'a Mutex {
+    // SAFETY: by 1; all fields are atomic.
+    unsafe { &*mutex.cast::<Mutex>() }
+}
+
+impl Mutex {
+    /// Whether the C library has to serve it.
+    #[inline(always)]
+    pub fn is_foreign(&self) -> bool {
+        self.kind.load(Relaxed) & FOREIGN != 0
+    }
+
+    #[inline(always)]
+    fn kind(&self) -> i32 {
+        self.kind.load(Relaxed) & TYPES
+    }
+
+    fn is_mine(&self) -> bool {
+        self.owner.load(Relaxed) == number()
+    }
+
+    /// Whether the mutex knows its owner and the caller is not it.
+    fn is_others(&self) -> bool {
+        matches!(self.kind(), RECURSIVE | ERRORCHECK) && !self.is_mine()
+    }
+
+    #[inline(always)]
+    fn take(&self, held: u32) -> bool {
+        // ORDER: Acquire pairs with the Release in `release`.
+        self.word.compare_exchange(FREE, held, Acquire, Relaxed).is_ok()
+    }
+
+    #[inline(always)]
+    fn own(&self) {
+        self.owner.store(number(), Relaxed);
+    }
+
+    /// What locking it again means to its owner; `None` when the caller does not own it or the
+    /// type does not care.
+    fn relock(&self) -> Option<c_int> {
+        match self.kind() {
+            RECURSIVE if self.is_mine() => {
+                let count = self.count.load(Relaxed);
+                if count == u32::MAX {
+                    return Some(libc::EAGAIN);
+                }
+                self.count.store(count + 1, Relaxed);
+                Some(0)
+            }
+            ERRORCHECK if self.is_mine() => Some(libc::EDEADLK),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn lock(&self, until: impl FnOnce() -> Result<Moment, c_int>) -> c_int {
+        if self.take(HELD) {
+            self.own();
+            return 0;
+        }
+        self.lock_slowly(until)
+    }
+
+    #[cold]
+    fn lock_slowly(&self, until: impl FnOnce() -> Result<Moment, c_int>) -> c_int {
+        if let Some(number) = self.relock() {
+            return number;
+        }
+        for _ in 0..TURNS {
+            core::hint::spin_loop();
+            if self.word.load(Relaxed) == FREE && self.take(HELD) {
+                self.own();
+                return 0;
+            }
+        }
+        match until() {
+            Ok(until) => self.lock_awaited(until),
+            Err(number) => number,
+        }
+    }
+
+    /// Takes it as somebody who has waited (invariant 2).
+    fn lock_awaited(&self, until: Moment) -> c_int {
+        // ORDER: Acquire pairs with the Release in `release`.
+        while self.word.swap(AWAITED, Acquire) != FREE {
+            // SAFETY: the caller's mutex lives while somebody waits for it.
+            if unsafe { wait(&self.word, AWAITED, until) } == Ended::TimedOut {
+                return libc::ETIMEDOUT;
+            }
+        }
+        self.own();
+        0
+    }
+
+    #[inline]
+    fn try_lock(&self) -> c_int {
+        if self.take(HELD) {
+            self.own();
+            return 0;
+        }
+        match self.relock() {
+            Some(libc::EDEADLK) | None => libc::EBUSY,
+            Some(number) => number,
+        }
+    }
+
+    #[inline]
+    fn unlock(&self) -> c_int {
+        if self.kind() & (RECURSIVE | ERRORCHECK) != 0 && self.kind() != TYPES {
+            if !self.is_mine() {
+                return libc::EPERM;
+            }
+            let count = self.count.load(Relaxed);
+            if count != 0 {
+                self.count.store(count - 1, Relaxed);
+                return 0;
+            }
+        }
+        self.release();
+        0
+    }
+
+    #[inline]
+    fn release(&self) {
+        self.owner.store(0, Relaxed);
+        // ORDER: Release publishes what the owner wrote to the Acquire of the next one.
+        if self.word.swap(FREE, Release) == AWAITED {
+            wake(&self.word, 1);
+        }
+    }
+
+    /// Gives it up however often the caller has locked it; returns how often besides once.
+    fn release_all(&self) -> u32 {
+        let count = self.count.swap(0, Relaxed);
+        self.release();
+        count
+    }
+
+    fn lock_again(&self, count: u32) {
+        self.lock_awaited(Moment::Never);
+        self.count.store(count, Relaxed);
+    }
+}
+
+/// A mutex that its holder gives up while it waits for something else.
+pub struct Released {
+    mutex: *mut pthread_mutex_t,
+    count: u32,
+}
+
+/// Gives up the mutex that the caller holds.
+///
+/// # Errors
+/// `EPERM` when it is known that the caller does not hold it.
+///
+/// # Safety
+/// 1. `mutex` points to a mutex, until [`retake`] has returned.
+pub unsafe fn give_up(mutex: *mut pthread_mutex_t) -> Result<Released, c_int> {
+    // SAFETY: by 1.
+    let it = unsafe { of(mutex) };
+    if it.is_foreign() {
+        // SAFETY: by 1.
+        let error = unsafe { libc::pthread_mutex_unlock(mutex) };
+        return if error == 0 { Ok(Released { mutex, count: 0 }) } else { Err(error) };
+    }
+    if it.is_others() {
+        return Err(libc::EPERM);
+    }
+    Ok(Released { mutex, count: it.release_all() })
+}
+
+/// Takes the mutex again, as often as the caller had it.
+pub fn retake(released: &Released) -> c_int {
+    // SAFETY: by the promise that was made to `give_up`.
+    unsafe {
+        let it = of(released.mutex);
+        if it.is_foreign() {
+            return libc::pthread_mutex_lock(released.mutex);
+        }
+        it.lock_again(released.count);
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn heddle_user_pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int {
+    // SAFETY: the caller's mutex.
+    unsafe {
+        let it = of(mutex);
+        if it.is_foreign() {
+            return libc::pthread_mutex_lock(mutex);
+        }
+        it.lock(|| Ok(Moment::Never))
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn heddle_user_pthread_mutex_trylock(mutex: *mut pthread_mutex_t) -> c_int {
+    // SAFETY: the caller's mutex.
+    unsafe {
+        let it = of(mutex);
+        if it.is_foreign() {
+            return libc::pthread_mutex_trylock(mutex);
+        }
+        it.try_lock()
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn heddle_user_pthread_mutex_timedlock(
+    mutex: *mut pthread_mutex_t,
+    at: *const timespec,
+) -> c_int {
+    // SAFETY: passed on.
+    unsafe { heddle_user_pthread_mutex_clocklock(mutex, libc::CLOCK_REALTIME, at) }
+}
+
+// SAFETY: the C library's functions, by its headers.
+unsafe extern "C" {
+    fn pthread_mutex_clocklock(
+        mutex: *mut pthread_mutex_t,
+        clock: clockid_t,
+        at: *const timespec,
+    ) -> c_int;
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn heddle_user_pthread_mutex_clocklock(
+    mutex: *mut pthread_mutex_t,
+    clock: clockid_t,
+    at: *const timespec,
+) -> c_int {
+    // SAFETY: the caller's mutex and moment.
+    unsafe {
+        let it = of(mutex);
+        if it.is_foreign() {
+            return pthread_mutex_clocklock(mutex, clock, at);
+        }
+        if clock != libc::CLOCK_REALTIME && clock != libc::CLOCK_MONOTONIC {
+            return libc::EINVAL;
+        }
+        it.lock(|| clock::moment(clock, &*at))
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn heddle_user_pthread_mutex_unlock(mutex: *mut pthread_mutex_t) -> c_int {
+    // SAFETY: the caller's mutex.
+    unsafe {
+        let it = of(mutex);
+        if it.is_foreign() {
+            return libc::pthread_mutex_unlock(mutex);
+        }
+        it.unlock()
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn heddle_user_pthread_mutex_destroy(mutex: *mut pthread_mutex_t) -> c_int {
+    // SAFETY: the caller's mutex.
+    unsafe {
+        let it = of(mutex);
+        if !it.is_foreign() && it.word.load(Relaxed) != FREE {
+            return libc::EBUSY;
+        }
+        libc::pthread_mutex_destroy(mutex)
+    }
+}

@@ -1,0 +1,364 @@
+//! Read-write locks, in the 56 bytes of glibc's.
+//!
+//! `state`: how many read (30 bits; all ones = one writes), whether readers wait, whether writers
+//! wait. Readers wait for a change of `state`, writers for one of `writers_word`.
+//!
+//! Protocol:
+//! 1. Who has to wait first sets its bit. Who frees the lock sees the bits, and clears the bit of
+//!    those it wakes.
+//! 2. It wakes one writer, if one waits; only if there was none, all readers.
+//! 3. A writer that gives up clears both bits and wakes everybody: its bit may have kept readers
+//!    out, and only they can say what bits there should be.
+//!
+//! By glibc's kinds a reader goes before writers that wait, so that a thread may read again what it
+//! reads already; `PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP` makes it wait behind them.
+//!
+//! # Safety
+//! For all exported functions of this file: pointers are valid and point to what their type says.
+
+use core::ffi::c_int;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use heddle::raw::{Ended, Moment};
+use libc::{clockid_t, pthread_rwlock_t, timespec};
+
+use super::{wait, wake};
+use crate::clock;
+use crate::threads::number;
+
+const COUNT: u32 = (1 << 30) - 1;
+const WRITTEN: u32 = COUNT;
+const READERS_MAX: u32 = COUNT - 1;
+const READERS_WAIT: u32 = 1 << 30;
+const WRITERS_WAIT: u32 = 1 << 31;
+/// `PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP`.
+const PREFERS_WRITERS: u32 = 2;
+/// How often the word is looked at before a wait.
+const TURNS: u32 = 60;
+
+/// The fields of glibc's `pthread_rwlock_t`, by its offsets; the names of ours.
+#[repr(C)]
+struct RwLock {
+    state: AtomicU32,
+    writers_word: AtomicU32,
+    unused: [u32; 4],
+    /// Number of the thread that writes.
+    writer: AtomicU32,
+    shared: AtomicU32,
+    more: [u32; 4],
+    kind: AtomicU32,
+}
+
+const _: () = assert!(core::mem::offset_of!(RwLock, writer) == 24);
+const _: () = assert!(core::mem::offset_of!(RwLock, shared) == 28);
+const _: () = assert!(core::mem::offset_of!(RwLock, kind) == 48);
+
+type Until = Result<Moment, c_int>;
+
+/// # Safety
+/// 1. `lock` points to a read-write lock.
+unsafe fn of<'a>(lock: *mut pthread_rwlock_t) -> &'a RwLock {
+    // SAFETY: by 1; what is used of it is atomic.
+    unsafe { &*lock.cast::<RwLock>() }
+}
+
+fn is_free(state: u32) -> bool {
+    state & COUNT == 0
+}
+
+impl RwLock {
+    fn is_shared(&self) -> bool {
+        self.shared.load(Relaxed) != 0
+    }
+
+    fn may_read(&self, state: u32) -> bool {
+        let behind = state & WRITERS_WAIT != 0 && self.kind.load(Relaxed) == PREFERS_WRITERS;
+        state & COUNT < READERS_MAX && !behind
+    }
+
+    fn try_read(&self) -> c_int {
+        let mut state = self.state.load(Relaxed);
+        while self.may_read(state) {
+            // ORDER: Acquire pairs with the Release of whoever unlocked.
+            match self.state.compare_exchange_weak(state, state + 1, Acquire, Relaxed) {
+                Ok(_) => return 0,
+                Err(seen) => state = seen,
+            }
+        }
+        if state & COUNT == READERS_MAX { libc::EAGAIN } else { libc::EBUSY }
+    }
+
+    fn read(&self, until: impl FnOnce() -> Until) -> c_int {
+        match self.try_read() {
+            libc::EBUSY => self.read_slowly(until),
+            result => result,
+        }
+    }
+
+    #[cold]
+    fn read_slowly(&self, until: impl FnOnce() -> Until) -> c_int {
+        if self.is_mine() {
+            return libc::EDEADLK;
+        }
+        for _ in 0..TURNS {
+            core::hint::spin_loop();
+            match self.try_read() {
+                libc::EBUSY => {}
+                result => return result,
+            }
+        }
+        let until = match until() {
+            Ok(until) => until,
+            Err(error) => return error,
+        };
+        loop {
+            match self.try_read() {
+                libc::EBUSY => {}
+                result => return result,
+            }
+            let state = self.state.load(Relaxed);
+            let waited = state | READERS_WAIT;
+            if self.may_read(state)
+                || state != waited
+                    && self.state.compare_exchange(state, waited, Relaxed, Relaxed).is_err()
+            {
+                continue;
+            }
+            // SAFETY: the caller's lock lives while somebody waits for it.
+            if unsafe { wait(&self.state, waited, until) } == Ended::TimedOut {
+                return libc::ETIMEDOUT;
+            }
+        }
+    }
+
+    fn try_write(&self) -> c_int {
+        let mut state = self.state.load(Relaxed);
+        while is_free(state) {
+            // ORDER: Acquire pairs with the Release of whoever unlocked.
+            match self.state.compare_exchange_weak(state, state | WRITTEN, Acquire, Relaxed) {
+                Ok(_) => {
+                    self.writer.store(number(), Relaxed);
+                    return 0;
+                }
+                Err(seen) => state = seen,
+            }
+        }
+        libc::EBUSY
+    }
+
+    fn write(&self, until: impl FnOnce() -> Until) -> c_int {
+        if self.try_write() == 0 { 0 } else { self.write_slowly(until) }
+    }
+
+    #[cold]
+    fn write_slowly(&self, until: impl FnOnce() -> Until) -> c_int {
+        if self.is_mine() {
+            return libc::EDEADLK;
+        }
+        for _ in 0..TURNS {
+            core::hint::spin_loop();
+            if self.try_write() == 0 {
+                return 0;
+            }
+        }
+        match until() {
+            Ok(until) => self.wait_to_write(until),
+            Err(error) => error,
+        }
+    }
+
+    fn wait_to_write(&self, until: Moment) -> c_int {
+        // Whoever woke us cleared the bit, for it cannot know whether more of us wait.
+        let mut others = 0;
+        loop {
+            let state = self.state.load(Relaxed);
+            if is_free(state) {
+                let taken = state | WRITTEN | others;
+                // ORDER: Acquire pairs with the Release of whoever unlocked.
+                if self.state.compare_exchange(state, taken, Acquire, Relaxed).is_ok() {
+                    self.writer.store(number(), Relaxed);
+                    return 0;
+                }
+                continue;
+            }
+            if state & WRITERS_WAIT == 0
+                && self
+                    .state
+                    .compare_exchange(state, state | WRITERS_WAIT, Relaxed, Relaxed)
+                    .is_err()
+            {
+                continue;
+            }
+            others = WRITERS_WAIT;
+            // ORDER: Acquire pairs with the Release in `wake_writer`: the state is newer.
+            let word = self.writers_word.load(Acquire);
+            let state = self.state.load(Relaxed);
+            if is_free(state) || state & WRITERS_WAIT == 0 {
+                continue;
+            }
+            // SAFETY: the caller's lock lives while somebody waits for it.
+            if unsafe { wait(&self.writers_word, word, until) } == Ended::TimedOut {
+                self.writer_gave_up();
+                return libc::ETIMEDOUT;
+            }
+        }
+    }
+
+    /// Step 3.
+    fn writer_gave_up(&self) {
+        self.state.fetch_and(!(READERS_WAIT | WRITERS_WAIT), Relaxed);
+        self.writers_word.fetch_add(1, Release);
+        wake(&self.writers_word, u32::MAX);
+        wake(&self.state, u32::MAX);
+    }
+
+    fn is_mine(&self) -> bool {
+        self.state.load(Relaxed) & COUNT == WRITTEN && self.writer.load(Relaxed) == number()
+    }
+
+    fn unlock(&self) -> c_int {
+        let state = self.state.load(Relaxed);
+        if is_free(state) {
+            return libc::EPERM;
+        }
+        let left = if state & COUNT == WRITTEN {
+            self.writer.store(0, Relaxed);
+            // ORDER: Release publishes what was written.
+            self.state.fetch_sub(WRITTEN, Release) - WRITTEN
+        } else {
+            // ORDER: Release: what was read is not changed before.
+            self.state.fetch_sub(1, Release) - 1
+        };
+        if is_free(left) && left & (READERS_WAIT | WRITERS_WAIT) != 0 {
+            self.wake_next(left);
+        }
+        0
+    }
+
+    /// Step 2; `state` is that of a free lock for which somebody waits.
+    #[cold]
+    fn wake_next(&self, mut state: u32) {
+        let change = |from: u32, to: u32| self.state.compare_exchange(from, to, Relaxed, Relaxed);
+        if state == WRITERS_WAIT {
+            match change(state, 0) {
+                Ok(_) => {
+                    self.wake_writer();
+                    return;
+                }
+                Err(seen) => state = seen,
+            }
+        }
+        if state == READERS_WAIT | WRITERS_WAIT {
+            if change(state, READERS_WAIT).is_err() || self.wake_writer() {
+                // Somebody has the lock already, or will, and wakes the others in his turn.
+                return;
+            }
+            state = READERS_WAIT;
+        }
+        if state == READERS_WAIT && change(state, 0).is_ok() {
+            wake(&self.state, u32::MAX);
+        }
+    }
+
+    fn wake_writer(&self) -> bool {
+        // ORDER: Release pairs with the Acquire in `wait_to_write`.
+        self.writers_word.fetch_add(1, Release);
+        wake(&self.writers_word, 1) != 0
+    }
+}
+
+// SAFETY: the C library's functions, by its headers.
+unsafe extern "C" {
+    fn pthread_rwlock_clockrdlock(
+        lock: *mut pthread_rwlock_t,
+        clock: clockid_t,
+        at: *const timespec,
+    ) -> c_int;
+    fn pthread_rwlock_clockwrlock(
+        lock: *mut pthread_rwlock_t,
+        clock: clockid_t,
+        at: *const timespec,
+    ) -> c_int;
+}
+
+/// The blocking, trying and timed functions of one side.
+macro_rules! side {
+    ($wait:ident, $attempt:ident, $lock:ident = $real_lock:path, $try:ident = $real_try:path,
+        $timed:ident, $clock:ident = $real_clock:path) => {
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $lock(lock: *mut pthread_rwlock_t) -> c_int {
+            // SAFETY: the caller's lock.
+            unsafe {
+                let it = of(lock);
+                if it.is_shared() {
+                    return $real_lock(lock);
+                }
+                it.$wait(|| Ok(Moment::Never))
+            }
+        }
+
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $try(lock: *mut pthread_rwlock_t) -> c_int {
+            // SAFETY: the caller's lock.
+            unsafe {
+                let it = of(lock);
+                if it.is_shared() {
+                    return $real_try(lock);
+                }
+                it.$attempt()
+            }
+        }
+
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $timed(lock: *mut pthread_rwlock_t, at: *const timespec) -> c_int {
+            // SAFETY: passed on.
+            unsafe { $clock(lock, libc::CLOCK_REALTIME, at) }
+        }
+
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $clock(
+            lock: *mut pthread_rwlock_t,
+            clock: clockid_t,
+            at: *const timespec,
+        ) -> c_int {
+            // SAFETY: the caller's lock and moment.
+            unsafe {
+                let it = of(lock);
+                if it.is_shared() {
+                    return $real_clock(lock, clock, at);
+                }
+                it.$wait(|| clock::moment(clock, &*at))
+            }
+        }
+    };
+}
+
+side!(
+    read,
+    try_read,
+    heddle_user_pthread_rwlock_rdlock = libc::pthread_rwlock_rdlock,
+    heddle_user_pthread_rwlock_tryrdlock = libc::pthread_rwlock_tryrdlock,
+    heddle_user_pthread_rwlock_timedrdlock,
+    heddle_user_pthread_rwlock_clockrdlock = pthread_rwlock_clockrdlock
+);
+side!(
+    write,
+    try_write,
+    heddle_user_pthread_rwlock_wrlock = libc::pthread_rwlock_wrlock,
+    heddle_user_pthread_rwlock_trywrlock = libc::pthread_rwlock_trywrlock,
+    heddle_user_pthread_rwlock_timedwrlock,
+    heddle_user_pthread_rwlock_clockwrlock = pthread_rwlock_clockwrlock
+);
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn heddle_user_pthread_rwlock_unlock(lock: *mut pthread_rwlock_t) -> c_int {
+    // SAFETY: the caller's lock.
+    unsafe {
+        let it = of(lock);
+        if it.is_shared() {
+            return libc::pthread_rwlock_unlock(lock);
+        }
+        it.unlock()
+    }
+}

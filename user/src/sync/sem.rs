@@ -1,0 +1,180 @@
+//! Semaphores, in glibc's layout: the value, and how many wait for it, in one word of 64 bits.
+//!
+//! A post adds one and learns in the same step whether somebody waits; it does not touch the
+//! semaphore afterwards, so the one it lets go may destroy it. `sem_init`, `sem_trywait` and
+//! `sem_getvalue` are the C library's: they only touch that word. Semaphores that are shared with
+//! other processes, those with a name among them, are the C library's whole.
+//!
+//! # Safety
+//! For all exported functions of this file: pointers are valid and point to what their type says.
+
+use core::ffi::c_int;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
+
+use heddle::raw::{self, Ended, Moment};
+use libc::{clockid_t, sem_t, timespec};
+
+use super::wake;
+use crate::threads::cancel;
+use crate::{clock, errno};
+
+/// glibc's `struct new_sem`.
+#[repr(C)]
+struct Sem {
+    /// Low half: the value; high half: who waits.
+    word: AtomicU64,
+    /// Zero unless other processes use it.
+    shared: AtomicI32,
+}
+
+const VALUE: u64 = u32::MAX as u64;
+const VALUE_MAX: u64 = i32::MAX as u64;
+const WAITER: u64 = 1 << 32;
+
+// SAFETY: the C library's functions, by its headers.
+unsafe extern "C-unwind" {
+    fn sem_wait(sem: *mut sem_t) -> c_int;
+    fn sem_clockwait(sem: *mut sem_t, clock: clockid_t, at: *const timespec) -> c_int;
+}
+
+/// # Safety
+/// 1. `sem` points to a semaphore.
+unsafe fn of<'a>(sem: *mut sem_t) -> &'a Sem {
+    // SAFETY: by 1; all fields are atomic.
+    unsafe { &*sem.cast::<Sem>() }
+}
+
+impl Sem {
+    fn is_shared(&self) -> bool {
+        self.shared.load(Relaxed) != 0
+    }
+
+    /// The half that the lot watches.
+    fn value(&self) -> *const AtomicU32 {
+        (&raw const self.word).cast()
+    }
+
+    /// Takes `taken`, one of the value and perhaps a waiter with it, if the value is not zero.
+    fn try_take(&self, taken: u64) -> bool {
+        let mut word = self.word.load(Relaxed);
+        while word & VALUE != 0 {
+            // ORDER: Acquire pairs with the Release in `post`.
+            match self.word.compare_exchange_weak(word, word - taken, Acquire, Relaxed) {
+                Ok(_) => return true,
+                Err(seen) => word = seen,
+            }
+        }
+        false
+    }
+
+    /// Waits as a thread that is counted; afterwards it is not.
+    fn wait(&self, until: Moment, is_cancellable: bool) -> Ended {
+        self.word.fetch_add(WAITER, Relaxed);
+        loop {
+            if self.try_take(WAITER + 1) {
+                return Ended::Woken;
+            }
+            // SAFETY: the caller's semaphore, which lives while somebody waits for it.
+            let ended =
+                unsafe { raw::futex_wait(self.value(), 0, raw::ANY, until, is_cancellable) };
+            if matches!(ended, Ended::TimedOut | Ended::Cancelled) {
+                self.word.fetch_sub(WAITER, Relaxed);
+                return ended;
+            }
+        }
+    }
+
+    fn post(&self) -> bool {
+        let mut word = self.word.load(Relaxed);
+        loop {
+            if word & VALUE == VALUE_MAX {
+                return false;
+            }
+            // ORDER: Release pairs with the Acquire in `try_take`.
+            match self.word.compare_exchange_weak(word, word + 1, Release, Relaxed) {
+                Ok(_) => break,
+                Err(seen) => word = seen,
+            }
+        }
+        if word / WAITER != 0 {
+            wake(self.value(), 1);
+        }
+        true
+    }
+}
+
+fn wait(sem: &Sem, until: Moment) -> c_int {
+    cancel::test();
+    if sem.try_take(1) {
+        return 0;
+    }
+    let is_cancellable = crate::me().is_some();
+    match errno::kept(|| sem.wait(until, is_cancellable)) {
+        Ended::Cancelled => cancel::act(),
+        Ended::TimedOut => {
+            errno::set(libc::ETIMEDOUT);
+            -1
+        }
+        Ended::Woken | Ended::Changed => 0,
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn heddle_user_sem_wait(sem: *mut sem_t) -> c_int {
+    // SAFETY: the caller's semaphore.
+    unsafe {
+        let it = of(sem);
+        if it.is_shared() {
+            return sem_wait(sem);
+        }
+        wait(it, Moment::Never)
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn heddle_user_sem_timedwait(
+    sem: *mut sem_t,
+    at: *const timespec,
+) -> c_int {
+    // SAFETY: passed on.
+    unsafe { heddle_user_sem_clockwait(sem, libc::CLOCK_REALTIME, at) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn heddle_user_sem_clockwait(
+    sem: *mut sem_t,
+    clock: clockid_t,
+    at: *const timespec,
+) -> c_int {
+    // SAFETY: the caller's semaphore and moment.
+    unsafe {
+        let it = of(sem);
+        if it.is_shared() {
+            return sem_clockwait(sem, clock, at);
+        }
+        match clock::moment(clock, &*at) {
+            Ok(until) => wait(it, until),
+            Err(error) => {
+                errno::set(error);
+                -1
+            }
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn heddle_user_sem_post(sem: *mut sem_t) -> c_int {
+    // SAFETY: the caller's semaphore.
+    unsafe {
+        let it = of(sem);
+        if it.is_shared() {
+            return libc::sem_post(sem);
+        }
+        if it.post() {
+            return 0;
+        }
+    }
+    errno::set(libc::EOVERFLOW);
+    -1
+}

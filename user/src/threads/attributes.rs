@@ -1,0 +1,117 @@
+//! What the program asked for when it made a thread, and `pthread_getattr_np`.
+//!
+//! Attributes are read by the C library's own functions: their layout is its business.
+//!
+//! # Safety
+//! For all exported functions of this file: pointers are valid.
+
+use core::ffi::{c_int, c_void};
+use core::mem::MaybeUninit;
+use core::ptr;
+
+use libc::{pthread_attr_t, pthread_t};
+
+use super::{DETACHED, find};
+use core::sync::atomic::Ordering::Relaxed;
+
+/// What our own frames and a signal's may need beside the program's, in a small stack.
+const EXTRA_BYTES: usize = 16 << 10;
+/// From this size on the extra bytes and the thread-local storage are taken out of what was asked
+/// for, as the C library does it: the sizes of the runtime's stacks are powers of two.
+const LARGE_BYTES: usize = 256 << 10;
+/// The runtime's largest stack.
+const STACK_BYTES_MAX: usize = 64 << 20;
+
+// SAFETY: the C library's functions, by its header.
+unsafe extern "C" {
+    fn pthread_attr_getinheritsched(attr: *const pthread_attr_t, inherit: *mut c_int) -> c_int;
+    fn pthread_attr_getschedpolicy(attr: *const pthread_attr_t, policy: *mut c_int) -> c_int;
+    fn pthread_getattr_default_np(attr: *mut pthread_attr_t) -> c_int;
+    fn pthread_attr_setguardsize(attr: *mut pthread_attr_t, bytes: usize) -> c_int;
+    fn pthread_attr_getdetachstate(attr: *const pthread_attr_t, state: *mut c_int) -> c_int;
+}
+
+/// See the file's head.
+pub struct Wanted {
+    pub needs_kernel_thread: bool,
+    pub is_detached: bool,
+    /// For the runtime's builder.
+    pub stack_bytes: usize,
+    pub guard_bytes: usize,
+}
+
+impl Wanted {
+    /// # Safety
+    /// 1. `attr` is null or points to attributes.
+    pub unsafe fn of(attr: *const pthread_attr_t) -> Wanted {
+        if !attr.is_null() {
+            // SAFETY: by 1.
+            return unsafe { Wanted::read(attr) };
+        }
+        let mut default = MaybeUninit::<pthread_attr_t>::uninit();
+        // SAFETY: initialised by the first call.
+        unsafe {
+            if pthread_getattr_default_np(default.as_mut_ptr()) != 0 {
+                libc::pthread_attr_init(default.as_mut_ptr());
+            }
+            let wanted = Wanted::read(default.as_ptr());
+            libc::pthread_attr_destroy(default.as_mut_ptr());
+            wanted
+        }
+    }
+
+    /// # Safety
+    /// 1. `attr` points to attributes.
+    unsafe fn read(attr: *const pthread_attr_t) -> Wanted {
+        let (mut inherit, mut policy, mut detached) = (0, 0, 0);
+        let (mut bytes, mut guard) = (0, 0);
+        let mut stack: *mut c_void = ptr::null_mut();
+        // SAFETY: by 1; valid places.
+        unsafe {
+            pthread_attr_getinheritsched(attr, &mut inherit);
+            pthread_attr_getschedpolicy(attr, &mut policy);
+            pthread_attr_getdetachstate(attr, &mut detached);
+            libc::pthread_attr_getguardsize(attr, &mut guard);
+            // Without a stack of the program's the address is that of one that ends at 0.
+            libc::pthread_attr_getstack(attr, &mut stack, &mut bytes);
+        }
+        let is_own_stack = (stack as usize).wrapping_add(bytes) != 0;
+        if bytes == 0 {
+            // SAFETY: by 1. With a size of its own or not: this says the size that counts.
+            unsafe { libc::pthread_attr_getstacksize(attr, &mut bytes) };
+        }
+        let is_real_time = inherit == libc::PTHREAD_EXPLICIT_SCHED && policy != libc::SCHED_OTHER;
+        let stack_bytes =
+            if bytes >= LARGE_BYTES { bytes - EXTRA_BYTES } else { bytes + EXTRA_BYTES };
+        Wanted {
+            needs_kernel_thread: is_own_stack || is_real_time || stack_bytes > STACK_BYTES_MAX,
+            is_detached: detached == libc::PTHREAD_CREATE_DETACHED,
+            stack_bytes,
+            guard_bytes: guard,
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn heddle_user_pthread_getattr_np(
+    thread: pthread_t,
+    attr: *mut pthread_attr_t,
+) -> c_int {
+    // SAFETY: the caller's thread.
+    let Some(target) = (unsafe { find(thread) }) else {
+        // SAFETY: the caller's place.
+        return unsafe { libc::pthread_getattr_np(thread, attr) };
+    };
+    let (low, bytes, guard) = {
+        let about = target.about();
+        (about.stack.0, about.stack.1, about.guard_bytes)
+    };
+    let detached = target.state.load(Relaxed) == DETACHED;
+    // SAFETY: the caller's place.
+    unsafe {
+        libc::pthread_attr_init(attr);
+        libc::pthread_attr_setdetachstate(attr, c_int::from(detached));
+        pthread_attr_setguardsize(attr, guard);
+        libc::pthread_attr_setstack(attr, low as *mut c_void, bytes)
+    }
+}

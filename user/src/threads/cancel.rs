@@ -1,0 +1,117 @@
+//! Cancellation: deferred, at the calls that block.
+//!
+//! The request is kept in the runtime's control block; the runtime ends waits that it can end. The
+//! asynchronous type is taken and reported, but a request is acted upon at the next call that is a
+//! cancellation point. Kernel threads are cancelled by the C library.
+//!
+//! # Safety
+//! For all exported functions of this file: pointers are valid or null where that is allowed.
+
+use core::ffi::c_int;
+use core::ptr;
+
+use heddle::raw;
+use libc::pthread_t;
+
+use super::{end, find, this};
+use crate::real;
+
+const ENABLE: c_int = 0;
+const DISABLE: c_int = 1;
+const DEFERRED: c_int = 0;
+const ASYNCHRONOUS: c_int = 1;
+/// `PTHREAD_CANCELED`.
+const CANCELED: usize = usize::MAX;
+
+/// Every cancellation point begins with this: it ends the caller if that was cancelled.
+///
+/// Nothing with a destructor may live in the caller.
+#[inline]
+pub fn test() {
+    if check() {
+        act();
+    }
+    if this().is_none() {
+        // SAFETY: as above for the C library's own.
+        unsafe { real::pthread_testcancel() };
+    }
+}
+
+/// Whether the caller is a full thread with a request that is pending and enabled.
+#[inline]
+pub fn check() -> bool {
+    crate::me().is_some() && raw::is_cancelled()
+}
+
+/// Ends the calling full thread, which was cancelled. Nothing with a destructor may live in the
+/// caller.
+#[cold]
+pub fn act() -> ! {
+    match this() {
+        Some(me) => end::exit(me, ptr::without_provenance_mut(CANCELED)),
+        None => unreachable!("the wait of a kernel thread was cancelled"),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn heddle_user_pthread_cancel(thread: pthread_t) -> c_int {
+    // SAFETY: the caller's thread.
+    let Some(target) = (unsafe { find(thread) }) else {
+        // SAFETY: as above.
+        return unsafe { libc::pthread_cancel(thread) };
+    };
+    if !target.has_ended()
+        && let Some(thread) = target.thread()
+    {
+        thread.cancel();
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn heddle_user_pthread_testcancel() {
+    test();
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn heddle_user_pthread_setcancelstate(
+    state: c_int,
+    old: *mut c_int,
+) -> c_int {
+    if this().is_none() {
+        // SAFETY: the caller's place.
+        return unsafe { real::pthread_setcancelstate(state, old) };
+    }
+    if state != ENABLE && state != DISABLE {
+        return libc::EINVAL;
+    }
+    let was_enabled = raw::set_cancellable(state == ENABLE);
+    if !old.is_null() {
+        // SAFETY: the caller's place.
+        unsafe { old.write(if was_enabled { ENABLE } else { DISABLE }) };
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn heddle_user_pthread_setcanceltype(
+    kind: c_int,
+    old: *mut c_int,
+) -> c_int {
+    let Some(me) = this() else {
+        // SAFETY: the caller's place.
+        return unsafe { real::pthread_setcanceltype(kind, old) };
+    };
+    if kind != DEFERRED && kind != ASYNCHRONOUS {
+        return libc::EINVAL;
+    }
+    let before = me.own.asynchronous.replace(kind == ASYNCHRONOUS);
+    if !old.is_null() {
+        // SAFETY: the caller's place.
+        unsafe { old.write(c_int::from(before)) };
+    }
+    if kind == ASYNCHRONOUS {
+        test();
+    }
+    0
+}

@@ -1,0 +1,96 @@
+//! `pthread_cleanup_push` of C code that was compiled without exceptions: a `setjmp` buffer in the
+//! frame, to which the unwind jumps so that the frame's own code can call the handler.
+//!
+//! C++ code, and C with exceptions, have their handlers as destructors and need nothing of this.
+//!
+//! # Safety
+//! For all exported functions of this file: the buffer is the caller's, open or being closed.
+
+use core::ffi::{c_int, c_void};
+
+use super::{Pthread, end, this};
+
+/// glibc's `__pthread_unwind_buf_t`.
+#[repr(C)]
+pub struct Buffer {
+    /// As `setjmp` has left them: callee-saved registers, then the stack pointer and where to go
+    /// on, both scrambled.
+    registers: [usize; 8],
+    mask_was_saved: c_int,
+    /// The buffer of the block around this one.
+    outer: *mut Buffer,
+    theirs: [*mut c_void; 3],
+}
+
+const _: () = assert!(core::mem::offset_of!(Buffer, outer) == 72);
+
+/// Which of the registers is the stack pointer.
+const STACK_POINTER: usize = 6;
+/// Where the thread's structure has what such pointers are scrambled with, and by how many bits
+/// they are turned after that.
+const POINTER_GUARD: usize = 0x30;
+const TURNED_BITS: u32 = 17;
+
+// SAFETY: the C library's functions, by its headers.
+unsafe extern "C-unwind" {
+    fn __pthread_register_cancel(buffer: *mut Buffer);
+    fn __pthread_unregister_cancel(buffer: *mut Buffer);
+    fn __pthread_unwind_next(buffer: *mut Buffer) -> !;
+    fn _longjmp(buffer: *mut Buffer, value: c_int) -> !;
+}
+
+impl Buffer {
+    /// The stack pointer of the frame that it lies in.
+    fn frame(&self) -> usize {
+        // SAFETY: the calling thread's own structure.
+        let guard = unsafe {
+            let own = libc::pthread_self() as usize as *const u8;
+            own.add(POINTER_GUARD).cast::<usize>().read()
+        };
+        self.registers[STACK_POINTER].rotate_right(TURNED_BITS) ^ guard
+    }
+}
+
+/// Goes on in the innermost open block, if the unwind has come to the frame that it lies in.
+pub fn jump_into(me: &'static Pthread, frame: usize) {
+    let buffer = me.own.cleanup.get();
+    // SAFETY: null, or an open block's, whose frame has not been left.
+    unsafe {
+        if !buffer.is_null() && frame >= (*buffer).frame() {
+            _longjmp(buffer, 1);
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn heddle_user___pthread_register_cancel(buffer: *mut Buffer) {
+    match this() {
+        // SAFETY: the caller's buffer.
+        Some(me) => unsafe { (*buffer).outer = me.own.cleanup.replace(buffer) },
+        // SAFETY: as above.
+        None => unsafe { __pthread_register_cancel(buffer) },
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn heddle_user___pthread_unregister_cancel(buffer: *mut Buffer) {
+    match this() {
+        // SAFETY: the caller's buffer.
+        Some(me) => me.own.cleanup.set(unsafe { (*buffer).outer }),
+        // SAFETY: as above.
+        None => unsafe { __pthread_unregister_cancel(buffer) },
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn heddle_user___pthread_unwind_next(buffer: *mut Buffer) -> ! {
+    match this() {
+        Some(me) => {
+            // SAFETY: the caller's buffer.
+            me.own.cleanup.set(unsafe { (*buffer).outer });
+            end::unwind(me)
+        }
+        // SAFETY: as above.
+        None => unsafe { __pthread_unwind_next(buffer) },
+    }
+}

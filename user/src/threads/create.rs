@@ -1,0 +1,145 @@
+//! `pthread_create`: a full thread, or a kernel thread where only that will do.
+//!
+//! Invariant: what describes the thread is complete, and its `pthread_t` stored for the caller,
+//! before it can run.
+//!
+//! A kernel thread is made when the program brings the stack itself, asks for a real-time policy,
+//! or for more stack than the runtime's largest; in a forked child; and everywhere if the runtime
+//! can't have full threads here, which is said once.
+//!
+//! # Safety
+//! For all exported functions of this file: pointers are valid, and the start function may be
+//! called with its argument on another thread.
+
+use core::cell::Cell;
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicU32, AtomicUsize};
+use std::io;
+use std::sync::{Mutex, Once};
+
+use heddle::raw;
+use heddle::thread::{Builder, Thread};
+use libc::{pthread_attr_t, pthread_t};
+
+use super::attributes::Wanted;
+use super::end::UnwindException;
+use super::{
+    About, DETACHED, JOINABLE, Own, Pthread, Start, count_in, count_out, end, fork, free, own,
+};
+use crate::errno;
+
+mod real {
+    //! With the start function's type as we have it.
+    use super::{Start, c_int, c_void, pthread_attr_t, pthread_t};
+
+    // SAFETY: the C library's function.
+    unsafe extern "C" {
+        pub fn pthread_create(
+            thread: *mut pthread_t,
+            attr: *const pthread_attr_t,
+            start: Start,
+            argument: *mut c_void,
+        ) -> c_int;
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn heddle_user_pthread_create(
+    thread: *mut pthread_t,
+    attr: *const pthread_attr_t,
+    start: Start,
+    argument: *mut c_void,
+) -> c_int {
+    // SAFETY: null or the caller's attributes.
+    let wanted = unsafe { Wanted::of(attr) };
+    if !wanted.needs_kernel_thread && fork::may_create() {
+        // SAFETY: the caller's place, function and argument.
+        match errno::kept(|| unsafe { create(thread, &wanted, start, argument) }) {
+            Ok(()) => return 0,
+            Err(error) if error.kind() == io::ErrorKind::OutOfMemory => return libc::EAGAIN,
+            Err(error) => report_refusal(&error),
+        }
+    }
+    // SAFETY: as the caller promises.
+    unsafe { real::pthread_create(thread, attr, start, argument) }
+}
+
+fn report_refusal(error: &io::Error) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| eprintln!("heddle: threads are kernel threads: {error}"));
+}
+
+/// # Safety
+/// As `pthread_create`.
+unsafe fn create(
+    place: *mut pthread_t,
+    wanted: &Wanted,
+    start: Start,
+    argument: *mut c_void,
+) -> io::Result<()> {
+    let made = Box::into_raw(Box::new(Pthread {
+        state: AtomicU32::new(if wanted.is_detached { DETACHED } else { JOINABLE }),
+        joined_by: AtomicUsize::new(0),
+        start,
+        argument,
+        about: Mutex::new(About {
+            thread: None,
+            name: super::identity::inherited_name(),
+            stack: (0, 0),
+            guard_bytes: wanted.guard_bytes,
+        }),
+        own: Own {
+            result: Cell::new(core::ptr::null_mut()),
+            cleanup: Cell::new(core::ptr::null_mut()),
+            base: Cell::new(0),
+            exception: Cell::new(UnwindException::default()),
+            asynchronous: Cell::new(false),
+        },
+    }));
+    let builder =
+        Builder::new().full().stack_size(wanted.stack_bytes).role(&super::identity::role(start));
+    count_in();
+    // SAFETY: the start function may run there; `know` sees the thread before it does, and `made`
+    // is the thread's from then on.
+    let started = unsafe {
+        raw::spawn_known(builder, run, made.cast(), |thread| {
+            // SAFETY: it can't run yet.
+            let about = &mut *(*made).about();
+            about.thread = Some(Thread::clone(thread.thread));
+            about.stack = (thread.stack.0 as usize, thread.stack.1);
+            let name = thread.thread_pointer as pthread_t;
+            own::set(own::words_of(name), made);
+            place.write(name);
+        })
+    };
+    match started {
+        Ok(thread) => {
+            raw::detach(&thread);
+            Ok(())
+        }
+        Err(error) => {
+            count_out();
+            // SAFETY: no thread has it.
+            unsafe { free(made) };
+            Err(error)
+        }
+    }
+}
+
+/// First function of a full thread.
+unsafe extern "C-unwind" fn run(argument: *mut u8) {
+    // SAFETY: `create` passed it; it lives until this thread ends.
+    let me: &'static Pthread = unsafe { &*argument.cast_const().cast() };
+    call_start(me);
+    end::end(me)
+}
+
+/// Calls the start function and keeps its result. Its frame is where a forced unwind ends.
+#[inline(never)]
+fn call_start(me: &'static Pthread) {
+    let marker = 0_u8;
+    me.own.base.set(core::hint::black_box(&raw const marker) as usize);
+    // SAFETY: the caller of `pthread_create` gave both for this thread.
+    let result = unsafe { (me.start)(me.argument) };
+    me.own.result.set(result);
+}

@@ -1,0 +1,182 @@
+//! The end of a full thread: handlers, C++ destructors, values, then the news for the joiner.
+//!
+//! Protocol:
+//! 1. [`exit`] starts a forced unwind, as the C library does for its threads. For each frame the
+//!    unwinder first calls [`stop`], then runs the frame's own destructors. When a frame is reached
+//!    that has an open `pthread_cleanup_push` of C code, [`stop`] jumps there; that code calls its
+//!    handler and goes on with the unwind (`cleanup.rs`).
+//! 2. At the frame below the start function, or at the end of the stack, [`end`] takes over; it
+//!    does not return.
+//! 3. [`end`] runs the destructors of what the thread has by itself, then publishes the end. From
+//!    then on what describes the thread may be gone.
+//!
+//! `pthread_exit` of the main thread, which is a kernel thread, lets the process live until the
+//! last full thread has ended: workers never end, so the C library alone would wait for ever.
+//!
+//! # Safety
+//! For all exported functions of this file: pointers are valid.
+
+use core::ffi::{c_int, c_void};
+use core::ptr;
+use core::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::sync::OnceLock;
+
+use heddle::raw;
+use rustix::thread::futex::{self, Flags};
+
+use super::{DETACHED, ENDED, JOINABLE, LIVE, Pthread, cleanup, count_out, fork, free, own, this};
+use crate::real;
+
+/// `struct _Unwind_Exception` of the unwinder's ABI.
+#[repr(C, align(16))]
+#[derive(Default, Clone, Copy)]
+pub struct UnwindException {
+    class: u64,
+    cleanup: Option<extern "C" fn(c_int, *mut UnwindException)>,
+    private: [usize; 2],
+}
+
+type StopFunction = unsafe extern "C-unwind" fn(
+    version: c_int,
+    actions: c_int,
+    class: u64,
+    exception: *mut UnwindException,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> c_int;
+
+// SAFETY: the unwinder's ABI, as the C++ ABI documents it; libgcc_s is linked for std anyway.
+unsafe extern "C-unwind" {
+    fn _Unwind_ForcedUnwind(
+        exception: *mut UnwindException,
+        stop: StopFunction,
+        data: *mut c_void,
+    ) -> c_int;
+    fn _Unwind_GetCFA(context: *mut c_void) -> usize;
+}
+
+const CONTINUE: c_int = 0;
+const ACTION_END_OF_STACK: c_int = 16;
+
+/// Ends the calling full thread with `result`: step 1 of the protocol.
+pub fn exit(me: &'static Pthread, result: *mut c_void) -> ! {
+    me.own.result.set(result);
+    raw::take_cancellation();
+    unwind(me)
+}
+
+/// Starts the unwind, or goes on with it above the caller's frame.
+pub fn unwind(me: &'static Pthread) -> ! {
+    let exception = me.own.exception.as_ptr();
+    // SAFETY: the exception is the thread's own; what was in flight is replaced as a whole, as
+    // the C library does it. Frames between here and the caller have nothing to destroy.
+    unsafe {
+        exception.write(UnwindException { cleanup: Some(swallowed), ..Default::default() });
+        _Unwind_ForcedUnwind(exception, stop, ptr::from_ref(me).cast_mut().cast());
+    }
+    // The unwinder found no way further.
+    end(me)
+}
+
+/// Called by the unwinder for each frame before its destructors run.
+unsafe extern "C-unwind" fn stop(
+    _version: c_int,
+    actions: c_int,
+    _class: u64,
+    _exception: *mut UnwindException,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> c_int {
+    // SAFETY: `unwind` passed the calling thread's description.
+    let me: &'static Pthread = unsafe { &*data.cast_const().cast() };
+    // The stack pointer of the frame that is next: everything below it has been left.
+    // SAFETY: the unwinder's own context.
+    let frame = unsafe { _Unwind_GetCFA(context) };
+    cleanup::jump_into(me, frame);
+    let base = me.own.base.get();
+    if actions & ACTION_END_OF_STACK != 0 || (base != 0 && frame > base) {
+        end(me);
+    }
+    CONTINUE
+}
+
+/// A `catch (...)` has caught the exit and not thrown it on.
+extern "C" fn swallowed(_reason: c_int, _exception: *mut UnwindException) {
+    eprintln!("heddle: FATAL: the exit of a thread was caught and not rethrown");
+    std::process::abort();
+}
+
+/// Ends the calling full thread, whose frames are left: step 3 of the protocol.
+pub fn end(me: &'static Pthread) -> ! {
+    if fork::is_child_of(me) {
+        // The last thread of a process ends it.
+        std::process::exit(0);
+    }
+    raw::set_cancellable(false);
+    raw::destroy_values();
+    own::stop_running();
+    // ORDER: Release publishes the result; Acquire, for a detached one may be freed.
+    match me.state.compare_exchange(JOINABLE, ENDED, AcqRel, Acquire) {
+        Ok(_) => {
+            raw::futex_wake(&me.state, u32::MAX, raw::ANY);
+        }
+        Err(state) => {
+            debug_assert_eq!(state, DETACHED);
+            // SAFETY: nobody will join it, and nothing of it is used any more.
+            unsafe { free(me) };
+        }
+    }
+    count_out();
+    raw::finish()
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn heddle_user_pthread_exit(result: *mut c_void) -> ! {
+    if let Some(me) = this() {
+        exit(me, result);
+    }
+    if rustix::thread::gettid() == rustix::process::getpid() {
+        wait_at_the_end_of_main();
+    }
+    // SAFETY: a kernel thread, whose frames here have nothing to destroy.
+    unsafe { real::pthread_exit(result) }
+}
+
+/// The key whose destructor is [`at_the_end_of_main`].
+static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
+/// `PTHREAD_DESTRUCTOR_ITERATIONS`: so often destructors are run as long as there are values.
+const ROUNDS: usize = 4;
+
+/// Sees to it that the main thread, after its handlers and destructors, waits for the full threads
+/// and ends the process: in the destructor of a key, in the last round of those.
+fn wait_at_the_end_of_main() {
+    let key = KEY.get_or_init(|| {
+        let mut key = 0;
+        // SAFETY: a valid place.
+        let error = unsafe { libc::pthread_key_create(&mut key, Some(at_the_end_of_main)) };
+        (error == 0).then_some(key)
+    });
+    set_round(*key, 1);
+}
+
+/// The key's value counts the rounds.
+fn set_round(key: Option<libc::pthread_key_t>, round: usize) {
+    if let Some(key) = key {
+        // SAFETY: the key exists; the value is not followed.
+        unsafe { libc::pthread_setspecific(key, ptr::without_provenance(round)) };
+    }
+}
+
+unsafe extern "C" fn at_the_end_of_main(round: *mut c_void) {
+    if round.addr() < ROUNDS {
+        return set_round(KEY.get().copied().flatten(), round.addr() + 1);
+    }
+    // In the kernel, not in the lot: by now the runtime has let go of this thread.
+    // ORDER: Acquire pairs with `count_out`.
+    let mut live = LIVE.load(Acquire);
+    while live != 0 {
+        let _ = futex::wait(&LIVE, Flags::PRIVATE, live, None);
+        live = LIVE.load(Acquire);
+    }
+    std::process::exit(0);
+}

@@ -1,0 +1,61 @@
+//! What a forked child knows: the one thread that it has is a kernel thread now, whatever it was.
+//!
+//! Workers do not survive a fork. A full thread that forks goes on in the child on its own stack
+//! with its own thread-local storage, on the kernel thread that was its worker; threads that the
+//! child makes are the C library's, if the runtime had started before the fork.
+
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
+
+use super::{LIVE, Pthread, own, this};
+
+/// How many forks lead to this process.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+/// The full thread that has forked, in the child.
+static CHILD: AtomicPtr<Pthread> = AtomicPtr::new(core::ptr::null_mut());
+/// In a child whose parent had made full threads.
+static NO_MORE: AtomicBool = AtomicBool::new(false);
+/// Full threads were made.
+static MADE: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn register() {
+    // SAFETY: the handler only stores.
+    unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+}
+
+/// When the library is loaded, so that this runs before the program's handlers do.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static REGISTER: extern "C" fn() = register;
+
+extern "C" fn in_child() {
+    GENERATION.fetch_add(1, Relaxed);
+    if MADE.load(Relaxed) {
+        NO_MORE.store(true, Relaxed);
+    }
+    LIVE.store(0, Relaxed);
+    if let Some(me) = this() {
+        CHILD.store(core::ptr::from_ref(me).cast_mut(), Relaxed);
+        own::stop_running();
+        heddle::raw::leave_worker_after_fork();
+    }
+}
+
+/// Differs between a process and its children, and theirs.
+pub fn generation() -> u32 {
+    GENERATION.load(Relaxed)
+}
+
+/// Whether the calling process is a child that this full thread has forked.
+pub fn is_child_of(me: &Pthread) -> bool {
+    core::ptr::eq(CHILD.load(Relaxed), me)
+}
+
+/// Whether full threads can be made in this process; notes that they will be.
+pub fn may_create() -> bool {
+    if NO_MORE.load(Relaxed) {
+        return false;
+    }
+    MADE.store(true, Relaxed);
+    true
+}

@@ -1,0 +1,143 @@
+//! Names, roles, whether a thread exists; and the yield.
+//!
+//! # Safety
+//! For all exported functions of this file: pointers are valid, and a `pthread_t` names a thread
+//! that exists.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::mem::MaybeUninit;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use libc::pthread_t;
+
+use super::{Start, find, this};
+use crate::errno;
+
+const NAME_BYTES: usize = 16;
+/// Signal numbers end before this one.
+const SIGNALS: c_int = 65;
+
+// SAFETY: the C library's functions, by its headers.
+unsafe extern "C" {
+    fn pthread_setname_np(thread: pthread_t, name: *const c_char) -> c_int;
+    fn pthread_getname_np(thread: pthread_t, name: *mut c_char, bytes: usize) -> c_int;
+}
+
+/// A new thread's name is that of the one that makes it, as in the kernel.
+pub fn inherited_name() -> [u8; NAME_BYTES] {
+    if let Some(me) = this() {
+        return me.about().name;
+    }
+    let mut name = [0; NAME_BYTES];
+    // SAFETY: a place of that size.
+    unsafe { pthread_getname_np(libc::pthread_self(), name.as_mut_ptr().cast(), NAME_BYTES) };
+    name
+}
+
+/// What a thread with this start function is for, as far as can be told: the function's name.
+pub fn role(start: Start) -> Arc<str> {
+    static ROLES: Mutex<BTreeMap<usize, Arc<str>>> = Mutex::new(BTreeMap::new());
+    let address = start as usize;
+    let mut roles = ROLES.lock().unwrap_or_else(PoisonError::into_inner);
+    roles.entry(address).or_insert_with(|| describe(address).into()).clone()
+}
+
+/// The name of the function at `address`, or where it is.
+fn describe(address: usize) -> String {
+    let mut info = MaybeUninit::<libc::Dl_info>::uninit();
+    // SAFETY: a valid place, which is filled if the call succeeds; texts live with their library.
+    unsafe {
+        if libc::dladdr(address as *const c_void, info.as_mut_ptr()) == 0 {
+            return format!("{address:#x}");
+        }
+        let info = info.assume_init();
+        if !info.dli_sname.is_null() && info.dli_saddr as usize == address {
+            return CStr::from_ptr(info.dli_sname).to_string_lossy().into_owned();
+        }
+        let path = CStr::from_ptr(info.dli_fname).to_string_lossy().into_owned();
+        let file = path.rsplit('/').next().unwrap_or(&path);
+        format!("{file}+{:#x}", address - info.dli_fbase as usize)
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn heddle_user_pthread_setname_np(
+    thread: pthread_t,
+    name: *const c_char,
+) -> c_int {
+    // SAFETY: the caller's thread.
+    let Some(target) = (unsafe { find(thread) }) else {
+        // SAFETY: the caller's text.
+        return unsafe { pthread_setname_np(thread, name) };
+    };
+    // SAFETY: the caller's text.
+    let text = unsafe { CStr::from_ptr(name) }.to_bytes();
+    if text.len() >= NAME_BYTES {
+        return libc::ERANGE;
+    }
+    let mut about = target.about();
+    about.name = [0; NAME_BYTES];
+    about.name[..text.len()].copy_from_slice(text);
+    if let Some(thread) = &about.thread {
+        thread.set_name(&String::from_utf8_lossy(text));
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn heddle_user_pthread_getname_np(
+    thread: pthread_t,
+    name: *mut c_char,
+    bytes: usize,
+) -> c_int {
+    // SAFETY: the caller's thread.
+    let Some(target) = (unsafe { find(thread) }) else {
+        // SAFETY: the caller's place.
+        return unsafe { pthread_getname_np(thread, name, bytes) };
+    };
+    if bytes < NAME_BYTES {
+        return libc::ERANGE;
+    }
+    let known = target.about().name;
+    // SAFETY: the caller's place, of at least that size.
+    unsafe { name.cast::<[u8; NAME_BYTES]>().write_unaligned(known) };
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn heddle_user_pthread_kill(thread: pthread_t, signal: c_int) -> c_int {
+    // SAFETY: the caller's thread.
+    let Some(target) = (unsafe { find(thread) }) else {
+        // SAFETY: as above.
+        return unsafe { libc::pthread_kill(thread, signal) };
+    };
+    if !(0..SIGNALS).contains(&signal) {
+        return libc::EINVAL;
+    }
+    if signal == 0 || target.has_ended() {
+        return 0;
+    }
+    errno::kept(|| {
+        // SAFETY: no pointers. A signal to oneself arrives before the call returns.
+        let error = unsafe {
+            if this().is_some_and(|me| core::ptr::eq(me, target)) {
+                libc::raise(signal)
+            } else {
+                libc::kill(libc::getpid(), signal)
+            }
+        };
+        if error == 0 { 0 } else { errno::get() }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn heddle_user_sched_yield() -> c_int {
+    errno::kept(heddle::thread::yield_now);
+    0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn heddle_user_pthread_yield() -> c_int {
+    heddle_user_sched_yield()
+}

@@ -1,0 +1,177 @@
+//! Threads as the C library's callers know them.
+//!
+//! A `pthread_t` is the address of the thread's control block in the C library, which is the
+//! thread pointer; the C library's own inlined code relies on that. Thread-local words of this
+//! library say for any `pthread_t` whether it is a full thread, and which (`own.rs`).
+//!
+//! Invariants:
+//! 1. A [`Pthread`] exists from before its thread can run until it has ended and has been joined
+//!    or detached; it holds a handle of the runtime's thread, so the memory that its `pthread_t`
+//!    names stays as long.
+//! 2. `state` goes from `JOINABLE` to `DETACHED` or `ENDED`, once. Who finds the other one there
+//!    frees it: the thread itself when it is detached, else whoever joins or detaches it.
+
+mod attributes;
+mod c11;
+pub mod cancel;
+mod cleanup;
+mod create;
+pub mod end;
+pub mod fork;
+mod identity;
+mod join;
+mod own;
+
+use core::cell::Cell;
+use core::ffi::c_void;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use heddle::thread::Thread;
+use libc::pthread_t;
+use rustix::thread::futex::{self, Flags};
+
+use self::cleanup::Buffer;
+use self::end::UnwindException;
+
+thread_local! {
+    /// See [`number`].
+    static NUMBER: Cell<u32> = const { Cell::new(0) };
+}
+
+/// A start function.
+pub type Start = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
+
+/// `state`: it runs, and somebody may join it.
+const JOINABLE: u32 = 0;
+/// `state`: nobody will join it.
+const DETACHED: u32 = 1;
+/// `state`: it has ended, and its result waits.
+const ENDED: u32 = 2;
+
+/// Numbers of full threads begin here: above all that the kernel gives (2^22), below the bits that
+/// a mutex's owner field has for other things.
+const NUMBER_FIRST: u32 = 1 << 29;
+
+/// See the file's head.
+pub struct Pthread {
+    state: AtomicU32,
+    /// The `pthread_t` of whoever joins it; 0 = nobody.
+    joined_by: AtomicUsize,
+    start: Start,
+    argument: *mut c_void,
+    about: Mutex<About>,
+    own: Own,
+}
+
+/// What only the thread itself touches; but for `result`, which its joiner reads after the end.
+struct Own {
+    result: Cell<*mut c_void>,
+    /// The innermost open `pthread_cleanup_push` of C code.
+    cleanup: Cell<*mut Buffer>,
+    /// An address in the frame below the start function.
+    base: Cell<usize>,
+    exception: Cell<UnwindException>,
+    asynchronous: Cell<bool>,
+}
+
+/// What others may ask for or change.
+struct About {
+    thread: Option<Thread>,
+    name: [u8; 16],
+    stack: (usize, usize),
+    guard_bytes: usize,
+}
+
+// SAFETY: `own` is the thread's own as described; the rest may be used from anywhere.
+unsafe impl Sync for Pthread {}
+// SAFETY: as above.
+unsafe impl Send for Pthread {}
+
+impl Pthread {
+    fn about(&self) -> MutexGuard<'_, About> {
+        self.about.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The runtime's handle.
+    fn thread(&self) -> Option<Thread> {
+        self.about().thread.clone()
+    }
+
+    fn has_ended(&self) -> bool {
+        self.state.load(Acquire) == ENDED
+    }
+
+    /// Says that nobody will join it; false when it has ended before, and is the caller's to free.
+    fn give_up(&self) -> bool {
+        self.state.compare_exchange(JOINABLE, DETACHED, AcqRel, Acquire).is_ok()
+    }
+}
+
+/// Frees what describes a thread.
+///
+/// # Safety
+/// 1. The caller is the one whom invariant 2 names.
+unsafe fn free(thread: *const Pthread) {
+    // SAFETY: `create` made it from a box; by 1 this is the only time.
+    drop(unsafe { Box::from_raw(thread.cast_mut()) });
+}
+
+/// The full thread that `thread` names; `None` when it is a kernel thread.
+///
+/// # Safety
+/// 1. `thread` names a thread that exists, as POSIX asks for.
+#[inline]
+unsafe fn find<'a>(thread: pthread_t) -> Option<&'a Pthread> {
+    // SAFETY: by 1 that thread's words, which are set before the thread runs and then stay.
+    unsafe { (*own::words_of(thread)).thread.as_ref() }
+}
+
+/// The calling thread, if it is a full one.
+#[inline]
+pub fn this() -> Option<&'static Pthread> {
+    // SAFETY: null, or the calling thread's own, which lives as long as it runs.
+    unsafe { own::thread().as_ref() }
+}
+
+/// The calling thread's number: unique among those that live, never 0. For a kernel thread it is
+/// the kernel's; after a fork the one thread of the child keeps it, and with it its locks.
+#[inline(always)]
+pub fn number() -> u32 {
+    match NUMBER.get() {
+        0 => find_number(),
+        number => number,
+    }
+}
+
+#[cold]
+fn find_number() -> u32 {
+    let number = match crate::me() {
+        Some(control) => NUMBER_FIRST + control.slot(),
+        None => rustix::thread::gettid().as_raw_nonzero().get() as u32,
+    };
+    NUMBER.set(number);
+    number
+}
+
+/// Whether the caller is a full thread on a worker.
+#[inline(always)]
+pub fn is_running() -> bool {
+    own::is_running()
+}
+
+/// Full threads that have not ended; the main thread may wait for this word at its end.
+static LIVE: AtomicU32 = AtomicU32::new(0);
+
+fn count_in() {
+    LIVE.fetch_add(1, Relaxed);
+}
+
+fn count_out() {
+    // ORDER: Release publishes what the thread did to the process's end.
+    if LIVE.fetch_sub(1, AcqRel) == 1 {
+        let _ = futex::wake(&LIVE, Flags::PRIVATE, 1);
+    }
+}

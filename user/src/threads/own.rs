@@ -1,0 +1,75 @@
+//! The two words that every thread has by itself: which full thread it is.
+//!
+//! They lie in static thread-local storage, at one and the same distance from every thread
+//! pointer, so that a `pthread_t` leads to them. The jumps of taken names look at the first one.
+
+use core::ffi::c_void;
+use core::ptr;
+
+use libc::pthread_t;
+
+use super::Pthread;
+
+/// See the file's head. All zero in a kernel thread. What a thread has set stays in its memory
+/// after its end, as long as its `pthread_t` may be joined.
+#[repr(C)]
+pub struct Own {
+    /// The thread while it runs on workers.
+    running: *const Pthread,
+    /// The thread.
+    pub thread: *const Pthread,
+}
+
+// SAFETY: in arch/; takes nothing and keeps all registers but the result's.
+unsafe extern "C" {
+    #[link_name = "heddle_user_own_words"]
+    safe fn own_words() -> *mut c_void;
+}
+
+/// The calling thread's.
+#[inline(always)]
+fn words() -> *mut Own {
+    own_words().cast()
+}
+
+/// How far the words are from the thread pointer.
+fn distance() -> usize {
+    // SAFETY: any thread may ask who it is.
+    let own = unsafe { libc::pthread_self() } as usize;
+    (words() as usize).wrapping_sub(own)
+}
+
+/// Where `thread` has its words.
+pub fn words_of(thread: pthread_t) -> *mut Own {
+    ptr::with_exposed_provenance_mut((thread as usize).wrapping_add(distance()))
+}
+
+/// The calling thread's identity; null for a kernel thread.
+#[inline(always)]
+pub fn thread() -> *const Pthread {
+    // SAFETY: the calling thread's own words.
+    unsafe { (*words()).thread }
+}
+
+/// Whether the caller is a full thread on a worker.
+#[inline(always)]
+pub fn is_running() -> bool {
+    // SAFETY: as above.
+    unsafe { !(*words()).running.is_null() }
+}
+
+/// Says who the thread is that has these words.
+///
+/// # Safety
+/// 1. They are those of a thread that can't run yet, or of the caller.
+pub unsafe fn set(words: *mut Own, thread: *const Pthread) {
+    // SAFETY: by 1.
+    unsafe { words.write(Own { running: thread, thread }) };
+}
+
+/// The caller has ended but for the switch away from it, or does not run on a worker any more for
+/// it is in a forked child.
+pub fn stop_running() {
+    // SAFETY: the caller's.
+    unsafe { (*words()).running = ptr::null() };
+}
