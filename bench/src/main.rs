@@ -20,7 +20,9 @@ use harness::result::SuiteResult;
 #[command(name = "heddle-bench", version)]
 struct Options {
     /// What to measure; `all` is every suite, `report` only writes the report and plots again.
-    #[arg(value_parser = ["micro", "memory", "echo", "http", "class", "tek", "all", "report"])]
+    #[arg(value_parser = [
+        "micro", "memory", "echo", "http", "class", "tek", "unmodified", "all", "report",
+    ])]
     suite: String,
     /// Short runs with few threads and rounds: shows that everything works, proves no figure.
     #[arg(long)]

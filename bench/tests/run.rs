@@ -123,6 +123,34 @@ fn tek_counts_threads_and_measures_response_without_heddle() {
 }
 
 #[test]
+fn unmodified_measures_programs_by_themselves() {
+    if !has_compiler() {
+        return;
+    }
+    let out = scratch("unmodified");
+    let json = out.join("rows.json");
+    let file = json.to_str().expect("a plain name");
+    let metrics = "create_join,sched_yield,tpc";
+    let args = ["unmodified", "--only", "native", "--metrics", metrics, "--json", file];
+    let done = bench(&args, &out);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let rows = rows(&json);
+    let find = |metric: &str| {
+        let row = rows.iter().find(|row| row["metric"] == metric);
+        row.and_then(|row| row["value"].as_f64()).unwrap_or_else(|| panic!("no {metric}"))
+    };
+    for metric in ["create_join_ns", "create_join_thread_ns", "sched_yield_ns", "tpc_cpu_us_100"] {
+        assert!(find(metric) > 0.0, "{metric}");
+    }
+    // A thread for each connection, the one that accepts, and the main thread; perhaps that of the
+    // connection which found the server ready.
+    assert!((102.0..=103.0).contains(&find("tpc_kernel_threads_100")));
+    // Of the whole machine, where others' threads end, too; so that it is there is all to ask.
+    find("tpc_kernel_stack_kb_100");
+    std::fs::remove_dir_all(out).expect("remove the scratch folder");
+}
+
+#[test]
 fn a_misspelt_implementation_is_refused() {
     let out = scratch("misspelt");
     let done = bench(&["micro", "--only", "heddel"], &out);

@@ -1,6 +1,9 @@
 // Load generator: N connections, closed loop, one outstanding request each, one epoll loop.
 //
-//   load echo|http PORT CONNS WARM_MS MEASURE_MS BYTES|PATH [PID...]
+//   load echo|http|memcached PORT CONNS WARM_MS MEASURE_MS BYTES|PATH [PID...]
+//
+// memcached: a value of BYTES is set under one key; then each connection gets it, and sets it again
+// as every tenth request.
 //
 // Prints one line of JSON: requests, seconds, errors, latency percentiles in us, and the CPU time
 // that the processes PID... (the server) and this process used while measuring. The CPU time is the
@@ -24,6 +27,7 @@ enum {
 	BATCH = 128,
 	BUFFER_BYTES = 65536,
 	REQUEST_BYTES_MAX = 4096,
+	SET_EVERY = 10,
 	SERVERS_MAX = 64,
 	// Latencies: 32 buckets per power of two from 1 ns up, so a percentile is right to 3 %.
 	SUB_BITS = 5,
@@ -34,12 +38,22 @@ struct connection {
 	int fd;
 	uint64_t sent_ns;
 	size_t got, need; // need == 0: the response's length is not known yet
+	unsigned asked;
+	char begins;
+};
+
+// What a connection asks; `begins` is how each answer does. An answer_len of 0 is found out.
+struct question {
+	char text[REQUEST_BYTES_MAX + 64];
+	size_t len, answer_len;
+	char begins;
 };
 
 static struct connection *connections;
-static char request[REQUEST_BYTES_MAX], buffer[BUFFER_BYTES + 1];
-static size_t request_len, usual_len;
-static int is_http, epoll_fd;
+static struct question usual, set;
+static char buffer[BUFFER_BYTES + 1];
+static size_t usual_len;
+static int epoll_fd;
 static uint64_t requests, errors, longest_ns, histogram[BUCKETS];
 static clockid_t servers[SERVERS_MAX];
 static int server_count;
@@ -78,10 +92,13 @@ static double percentile_us(double share)
 
 static void ask(struct connection *c)
 {
+	const struct question *question = set.len && ++c->asked % SET_EVERY == 0 ? &set : &usual;
+
 	c->got = 0;
-	c->need = is_http ? 0 : request_len;
+	c->need = question->answer_len;
+	c->begins = question->begins;
 	c->sent_ns = clock_ns(CLOCK_MONOTONIC);
-	if (send(c->fd, request, request_len, MSG_NOSIGNAL) != (ssize_t)request_len)
+	if (send(c->fd, question->text, question->len, MSG_NOSIGNAL) != (ssize_t)question->len)
 		errors++;
 }
 
@@ -118,6 +135,8 @@ static int receive(struct connection *c)
 		else
 			c->need = usual_len = response_len((size_t)got);
 	}
+	if (c->got == 0 && buffer[0] != c->begins)
+		errors++;
 	c->got += (size_t)got;
 	return c->got >= c->need;
 }
@@ -199,6 +218,48 @@ static void run_until(uint64_t end_ns)
 	}
 }
 
+static void echo_question(long bytes)
+{
+	usual.len = usual.answer_len = (size_t)bytes;
+	usual.begins = 'a';
+	memset(usual.text, usual.begins, usual.len);
+}
+
+static void http_question(const char *path)
+{
+	usual.len = (size_t)snprintf(usual.text, REQUEST_BYTES_MAX,
+				     "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path);
+	usual.begins = 'H';
+}
+
+// Sets the value once, so that the first who gets it finds it.
+static void memcached_questions(long bytes, int port)
+{
+	struct connection once = { 0 };
+	size_t head = (size_t)snprintf(set.text, sizeof set.text, "set heddle 0 0 %ld\r\n", bytes);
+
+	memset(set.text + head, 'v', (size_t)bytes);
+	memcpy(set.text + head + bytes, "\r\n", 2);
+	set.len = head + (size_t)bytes + 2;
+	set.answer_len = strlen("STORED\r\n");
+	set.begins = 'S';
+	usual.len = (size_t)snprintf(usual.text, sizeof usual.text, "get heddle\r\n");
+	usual.answer_len = (size_t)snprintf(NULL, 0, "VALUE heddle 0 %ld\r\n", bytes) +
+			   (size_t)bytes + strlen("\r\nEND\r\n");
+	usual.begins = 'V';
+	open_one(&once, port);
+	once.asked = SET_EVERY - 1;
+	ask(&once);
+	for (int waits = 0; !receive(&once); waits++) {
+		if (waits == 1000) {
+			fprintf(stderr, "memcached stored nothing within a second\n");
+			exit(1);
+		}
+		usleep(1000);
+	}
+	close(once.fd);
+}
+
 static double servers_cpu_us(void)
 {
 	double total = 0;
@@ -235,23 +296,18 @@ static void measure(long warm_ms, long measure_ms)
 int main(int argc, char **argv)
 {
 	long count, warm_ms, measure_ms;
+	int port;
 
 	if (argc < 7) {
 		fprintf(stderr,
-			"usage: load echo|http PORT CONNS WARM_MS MEASURE_MS BYTES|PATH [PID...]\n");
+			"usage: load echo|http|memcached PORT CONNS WARM_MS MEASURE_MS "
+			"BYTES|PATH [PID...]\n");
 		return 2;
 	}
-	is_http = !strcmp(argv[1], "http");
+	port = (int)number(argv[2], 1, 65535);
 	count = number(argv[3], 1, 1000000);
 	warm_ms = number(argv[4], 0, 600000);
 	measure_ms = number(argv[5], 1, 600000);
-	if (is_http) {
-		request_len = (size_t)snprintf(request, sizeof request,
-					       "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", argv[6]);
-	} else {
-		request_len = (size_t)number(argv[6], 1, REQUEST_BYTES_MAX);
-		memset(request, 'a', request_len);
-	}
 	for (int i = 7; i < argc && server_count < SERVERS_MAX; i++) {
 		pid_t pid = (pid_t)number(argv[i], 1, 1 << 30);
 		int error = clock_getcpuclockid(pid, &servers[server_count++]);
@@ -261,10 +317,16 @@ int main(int argc, char **argv)
 	}
 	raise_fd_limit();
 	epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (!strcmp(argv[1], "http"))
+		http_question(argv[6]);
+	else if (!strcmp(argv[1], "memcached"))
+		memcached_questions(number(argv[6], 1, REQUEST_BYTES_MAX), port);
+	else
+		echo_question(number(argv[6], 1, REQUEST_BYTES_MAX));
 	connections = calloc((size_t)count, sizeof *connections);
 	if (epoll_fd < 0 || !connections)
 		die("setup", errno);
-	open_all(count, (int)number(argv[2], 1, 65535));
+	open_all(count, port);
 	for (long i = 0; i < count; i++)
 		ask(&connections[i]);
 	measure(warm_ms, measure_ms);

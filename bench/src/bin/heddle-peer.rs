@@ -23,14 +23,16 @@ fn main() {
 fn run(args: Args) -> Result<Option<f64>, Failure> {
     let ops = args.ops;
     let ns = match args.metric.as_str() {
-        "yield" => yields(ops, args.threads, false)?,
-        "yield_touch" => yields(ops, args.threads, true)?,
+        "yield" => yields(&Builder::new(), ops, args.threads, false)?,
+        "yield_touch" => yields(&Builder::new(), ops, args.threads, true)?,
+        "yield_full" => yields(&Builder::new().full(), ops, args.threads, false)?,
         "spawn_join" => spawn_join(ops)?,
         "sem_round_trip" => sem_round_trip(ops)?,
         "mutex" => mutex(ops),
         "channel_item" => channel_item(ops)?,
-        "parked" => return parked(args.threads, false),
-        "hibernated" => return parked(args.threads, true),
+        "parked" => return parked(&Builder::new(), args.threads, false),
+        "parked_full" => return parked(&Builder::new().full(), args.threads, false),
+        "hibernated" => return parked(&Builder::new(), args.threads, true),
         "wake_normal" => return wakes(ops, args.threads, Class::Lazy),
         "wake_critical" => return wakes(ops, args.threads, Class::TimeCritical),
         "echo" => return echo_server(ops),
@@ -45,13 +47,13 @@ fn small<T: Send + 'static>(
     Builder::new().stack_size(STACK_BYTES).spawn(body)
 }
 
-fn yields(ops: usize, threads: usize, touch: bool) -> Result<f64, Failure> {
+fn yields(builder: &Builder, ops: usize, threads: usize, touch: bool) -> Result<f64, Failure> {
     let rounds = (ops / threads).max(1);
     let (lap, done) = (Arc::new(Lap::default()), Arc::new(Semaphore::new(0)));
     let mut handles = Vec::with_capacity(threads);
     for _ in 0..threads {
         let (lap, done) = (lap.clone(), done.clone());
-        handles.push(small(move || {
+        handles.push(builder.clone().stack_size(STACK_BYTES).spawn(move || {
             park();
             for _ in 0..WARM_YIELDS {
                 yield_now();
@@ -138,13 +140,13 @@ fn channel_item(ops: usize) -> Result<f64, Failure> {
     Ok((cpu_ns() - begin) as f64 / ops as f64)
 }
 
-fn parked(threads: usize, deep: bool) -> Result<Option<f64>, Failure> {
+fn parked(builder: &Builder, threads: usize, deep: bool) -> Result<Option<f64>, Failure> {
     let waiting = Arc::new(AtomicUsize::new(0));
     let mut books = Parking::begin();
     for created in 1..=threads {
         let count = waiting.clone();
         // SAFETY: nobody borrows from these stacks.
-        let builder = unsafe { Builder::new().stack_size(STACK_BYTES).hibernate(deep) };
+        let builder = unsafe { builder.clone().stack_size(STACK_BYTES).hibernate(deep) };
         let spawned =
             builder.spawn(move || if deep { park_deep(&count) } else { park_flat(&count) });
         if let Err(error) = spawned {

@@ -142,7 +142,8 @@ impl Server {
     }
 
     /// Asks the server to end and waits until it has: one that is killed cannot say what it did.
-    pub fn finish(mut self, limit: Duration) -> Result<(), String> {
+    /// Returns what it said on stderr.
+    pub fn finish(mut self, limit: Duration) -> Result<String, String> {
         let all = self.pids();
         ask_to_end(&self.child);
         let status = wait_until(&mut self.child, Instant::now() + limit);
@@ -151,7 +152,8 @@ impl Server {
             all.iter().rev().for_each(|&pid| kill(pid));
             return Err(format!("did not end within {} s of being asked", limit.as_secs()));
         }
-        Ok(())
+        let said = self.readers.take().map(|(_, stderr)| stderr.join().unwrap_or_default());
+        Ok(said.unwrap_or_default())
     }
 }
 
@@ -183,7 +185,7 @@ fn ask_to_end(child: &Child) {
     let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
 }
 
-fn kill(pid: u32) {
+pub fn kill(pid: u32) {
     let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
     let _ = pid.map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL));
 }

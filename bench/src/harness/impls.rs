@@ -82,6 +82,10 @@ pub const RESPONSE: &[Impl] = &[
     Impl::new("direct", Program::Response),
 ];
 
+/// Suite unmodified: a program by itself and under `heddle run --threads user`.
+pub const UNMODIFIED: &[Impl] =
+    &[Impl::new("native", Program::Heddle), Impl::new("heddle", Program::Heddle)];
+
 /// Every name that a row may carry, in the order of reports and legends.
 pub const NAMES: &[&str] = &[
     "heddle",
@@ -122,9 +126,15 @@ pub const NAMES: &[&str] = &[
 /// What a name means, for the report.
 pub fn about(name: &str) -> &'static str {
     match name {
-        "heddle" => "heddle, user-level threads; in http: Ice on them",
+        "heddle" => {
+            "heddle, user-level threads; in http: Ice on them; in unmodified: the program under \
+             heddle run --threads user"
+        }
         "heddle_epoll" => "heddle with HEDDLE_IO=epoll instead of io_uring",
-        "native" => "heddle's API on kernel threads (HEDDLE_BACKEND=native), same source",
+        "native" => {
+            "heddle's API on kernel threads (HEDDLE_BACKEND=native), same source; in unmodified: \
+             the program by itself"
+        }
         "pthread" => "POSIX threads in C, without heddle's API",
         "go" => "goroutines and channels",
         "go_net_http" => "Go's net/http with http.ServeContent",

@@ -1,7 +1,7 @@
 //! The harness: builds peers, runs them in turns, turns samples into rows, rows into a report.
 //!
-//! plan -> suites (micro, memory, servers, class, tek) -> result -> plot + report. Each suite asks
-//! `programs` for a built peer and `child` to run it; nothing else starts a process.
+//! plan -> suites (micro, memory, servers, class, tek, unmodified) -> result -> plot + report. Each
+//! suite asks `programs` for a built peer and `child` to run it; nothing else starts a process.
 
 pub mod child;
 pub mod class;
@@ -20,3 +20,4 @@ pub mod rounds;
 pub mod servers;
 pub mod targets;
 pub mod tek;
+pub mod unmodified;

@@ -8,7 +8,7 @@ use super::child::{Cpus, Job};
 use super::impls::{Impl, NAMES};
 use super::programs::Programs;
 use super::result::SuiteResult;
-use super::{class, memory, micro, servers, tek};
+use super::{class, memory, micro, servers, tek, unmodified};
 
 /// The suites, in the order of `all`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,11 +19,19 @@ pub enum Suite {
     Echo,
     Http,
     Tek,
+    Unmodified,
 }
 
 impl Suite {
-    pub const ALL: [Suite; 6] =
-        [Suite::Micro, Suite::Memory, Suite::Class, Suite::Echo, Suite::Http, Suite::Tek];
+    pub const ALL: [Suite; 7] = [
+        Suite::Micro,
+        Suite::Memory,
+        Suite::Class,
+        Suite::Echo,
+        Suite::Http,
+        Suite::Tek,
+        Suite::Unmodified,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -33,6 +41,7 @@ impl Suite {
             Suite::Echo => "echo",
             Suite::Http => "http",
             Suite::Tek => "tek",
+            Suite::Unmodified => "unmodified",
         }
     }
 
@@ -48,6 +57,7 @@ impl Suite {
             Suite::Echo => servers::run_echo(plan),
             Suite::Http => servers::run_http(plan),
             Suite::Tek => tek::run(plan),
+            Suite::Unmodified => unmodified::run(plan),
         }
     }
 }

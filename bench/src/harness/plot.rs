@@ -11,7 +11,7 @@ use plotters::prelude::*;
 
 use super::impls::NAMES;
 use super::result::{Row, SuiteResult};
-use super::tek;
+use super::{tek, unmodified};
 
 const WIDTH: u32 = 900;
 const LINES_HEIGHT: u32 = 480;
@@ -86,6 +86,7 @@ pub fn write(folder: &Path, result: &SuiteResult) -> Result<Vec<(String, String)
             lines("fig6-web-multi.svg", caption, "connections", "requests/s", false, points)?;
         }
         "tek" => return tek::plots::write(folder, result),
+        "unmodified" => return unmodified::plots::write(folder, result),
         _ => {}
     }
     let caption = match result.suite.as_str() {

@@ -37,6 +37,12 @@ pub enum Program {
     Churn,
     /// libheddle-preload's stack measurement, alone.
     Peak,
+    /// libheddle-user.so, beside the command.
+    UserLibrary,
+    /// An echo server with a thread per connection, on plain pthreads.
+    Tpc,
+    /// Loops of create + join and of sched_yield, on plain pthreads.
+    Loops,
 }
 
 /// The last two: a Debian with 32-bit libraries only keeps the kernel's headers under the name of
@@ -100,6 +106,9 @@ impl Programs {
             Program::Threads32 => self.compile_as("cc", "tek/threads.c", "threads32", &FLAGS_32),
             Program::Churn => self.compile("cc", "tek/churn.c", &["-pthread"]),
             Program::Peak => self.peak(),
+            Program::UserLibrary => self.user_library(),
+            Program::Tpc => self.compile("cc", "unmodified/tpc.c", &["-pthread"]),
+            Program::Loops => self.compile("cc", "unmodified/loops.c", &["-pthread"]),
         }
     }
 
@@ -132,6 +141,19 @@ impl Programs {
         cargo.args(["build", "--release", "--quiet", "-p", "heddle-cli", "--bin", "heddle"]);
         cargo.arg("--target-dir").arg(&self.target).current_dir(&self.sources);
         finish(cargo, self.target.join("release/heddle"))
+    }
+
+    /// The command looks for the library beside itself.
+    fn user_library(&self) -> Result<PathBuf, String> {
+        let folder = self.target.join("release");
+        let mut cargo = Command::new(cargo());
+        cargo.args(["build", "--release", "--quiet", "-p", "heddle-user"]);
+        cargo.arg("--target-dir").arg(&self.target).current_dir(&self.sources);
+        let archive = finish(cargo, folder.join("libheddle_user.a"))?;
+        let repo = self.sources.parent().unwrap_or(&self.sources);
+        let mut link = Command::new(repo.join("user/link-shared.sh"));
+        link.arg(archive).arg(&folder);
+        finish(link, folder.join("libheddle-user.so"))
     }
 
     fn cargo_peer(&self, name: &str) -> Result<PathBuf, String> {
@@ -198,7 +220,10 @@ impl Programs {
             | Program::Threads
             | Program::Threads32
             | Program::Churn
-            | Program::Peak => String::new(),
+            | Program::Peak
+            | Program::UserLibrary
+            | Program::Tpc
+            | Program::Loops => String::new(),
         }
     }
 
@@ -222,6 +247,14 @@ pub fn find(name: &str) -> Result<PathBuf, String> {
     let mut folders = std::env::split_paths(&path).chain(extra);
     let found = folders.find(|folder| folder.join(name).is_file());
     found.map(|folder| folder.join(name)).ok_or_else(|| format!("{name} is not installed"))
+}
+
+/// The distribution's own program rather than a wrapper of the same name earlier in PATH.
+pub fn installed(name: &str) -> Result<String, String> {
+    let own = ["/usr/sbin", "/usr/bin"].map(|folder| PathBuf::from(folder).join(name));
+    let found = own.into_iter().find(|path| path.is_file());
+    let path = found.map_or_else(|| find(name), Ok)?;
+    Ok(path.to_string_lossy().into_owned())
 }
 
 fn finish(mut command: Command, output: PathBuf) -> Result<PathBuf, String> {

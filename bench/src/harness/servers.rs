@@ -214,11 +214,11 @@ fn served_folder(scratch: &Path) -> std::io::Result<PathBuf> {
     Ok(folder)
 }
 
-fn free_port() -> std::io::Result<u16> {
+pub fn free_port() -> std::io::Result<u16> {
     Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-fn room_for(connections: usize) -> Result<(), String> {
+pub fn room_for(connections: usize) -> Result<(), String> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
     match limit {
         Some(limit) if limit < connections as u64 + 64 => {

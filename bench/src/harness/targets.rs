@@ -12,6 +12,10 @@ pub enum Rule {
     TimesBest { metric: &'static str, factor: f64, peers: &'static [&'static str] },
     /// heddle's value is at most `factor` times heddle's `other`.
     TimesOwn { metric: &'static str, factor: f64, other: &'static str },
+    /// heddle's value is at most `more` above heddle's `other`.
+    AboveOwn { metric: &'static str, more: f64, other: &'static str },
+    /// heddle's value is at least `factor` times that of `base`, same metric.
+    AtLeastTimes { metric: &'static str, factor: f64, base: &'static str },
     /// heddle's value is at most `limit`.
     AtMost { metric: &'static str, limit: f64 },
     /// The value of `of` is at most `factor` times that of `base`, same metric.
@@ -22,7 +26,7 @@ pub enum Rule {
     OfAtLeast { metric: &'static str, of: &'static str, limit: f64 },
 }
 
-use Rule::{AtMost, Of, OfAtLeast, OfAtMost, TimesBest, TimesOwn};
+use Rule::{AboveOwn, AtLeastTimes, AtMost, Of, OfAtLeast, OfAtMost, TimesBest, TimesOwn};
 
 const fn best(metric: &'static str, factor: f64, peers: &'static [&'static str]) -> Rule {
     TimesBest { metric, factor, peers }
@@ -40,6 +44,7 @@ const fn of(metric: &'static str, of: &'static str, factor: f64, base: &'static 
     Of { metric, of, factor, base }
 }
 
+const NATIVE: &[&str] = &["native"];
 const RESERVED: &str = "stack_reserved_default_bytes";
 
 /// All of them, in the order of the report.
@@ -89,6 +94,21 @@ pub const RULES: &[Rule] = &[
     OfAtMost { metric: "create_join_overhead_ns", of: "observe", limit: 1000.0 },
     OfAtMost { metric: "create_join_overhead_ns", of: "auto", limit: 1000.0 },
     at_most("peak_measure_ns", 1200.0),
+    best("mariadb_500_cpu_ticks", 0.45, NATIVE),
+    best("mariadb_500_seconds", 0.6, NATIVE),
+    best("mariadb_50_cpu_ticks", 1.0, NATIVE),
+    best("mariadb_50_seconds", 1.0, NATIVE),
+    best("tpc_cpu_us_100", 0.7, NATIVE),
+    best("tpc_cpu_us_1000", 0.55, NATIVE),
+    best("tpc_cpu_us_8000", 0.7, NATIVE),
+    best("tpc_kernel_stack_kb_8000", 0.02, NATIVE),
+    AtLeastTimes { metric: "memcached_ops", factor: 1.0, base: "native" },
+    best("create_join_ns", 0.05, NATIVE),
+    best("sched_yield_ns", 0.1, NATIVE),
+    AboveOwn { metric: "full_switch_ns", more: 12.0, other: "light_switch_ns" },
+    AboveOwn { metric: "full_thread_bytes", more: 5120.0, other: "light_thread_bytes" },
+    best("xz_seconds", 1.02, NATIVE),
+    best("ffmpeg_seconds", 1.02, NATIVE),
 ];
 
 /// A rule with its figures.
@@ -117,6 +137,8 @@ impl Rule {
         match self {
             TimesBest { metric, .. }
             | TimesOwn { metric, .. }
+            | AboveOwn { metric, .. }
+            | AtLeastTimes { metric, .. }
             | AtMost { metric, .. }
             | Of { metric, .. }
             | OfAtMost { metric, .. }
@@ -128,7 +150,11 @@ impl Rule {
     fn judged(&self) -> &'static str {
         match self {
             Of { of, .. } | OfAtMost { of, .. } | OfAtLeast { of, .. } => of,
-            TimesBest { .. } | TimesOwn { .. } | AtMost { .. } => "heddle",
+            TimesBest { .. }
+            | TimesOwn { .. }
+            | AboveOwn { .. }
+            | AtLeastTimes { .. }
+            | AtMost { .. } => "heddle",
         }
     }
 
@@ -150,6 +176,14 @@ impl Rule {
                 let limit = find(other, "heddle").map(|base| factor * base);
                 (format!("`{metric}` <= {factor} x `{other}`"), limit)
             }
+            AboveOwn { metric, more, other } => {
+                let limit = find(other, "heddle").map(|base| base + more);
+                (format!("`{metric}` <= `{other}` + {more}"), limit)
+            }
+            AtLeastTimes { metric, factor, base } => {
+                let limit = find(metric, base).map(|base| factor * base);
+                (format!("`{metric}` >= {factor} x {base}"), limit)
+            }
             AtMost { metric, limit } => (format!("`{metric}` <= {limit}"), Some(limit)),
             Of { metric, of, factor, base } => {
                 let limit = find(metric, base).map(|base| factor * base);
@@ -162,7 +196,12 @@ impl Rule {
                 (format!("`{metric}` of {of} >= {limit}"), Some(limit))
             }
         };
-        Verdict { rule, value, limit, at_least: matches!(self, OfAtLeast { .. }) }
+        Verdict {
+            rule,
+            value,
+            limit,
+            at_least: matches!(self, OfAtLeast { .. } | AtLeastTimes { .. }),
+        }
     }
 }
 
@@ -207,6 +246,18 @@ mod tests {
         assert_eq!(at_least(2001.0).judge(&rows).word(), "**missed**");
         let at_most = OfAtMost { metric: "max", of: "auto", limit: 1999.0 };
         assert_eq!(at_most.judge(&rows).word(), "**missed**");
+    }
+
+    #[test]
+    fn above_own_and_at_least_a_peer() {
+        let rows = [("light", "heddle", 5.0), ("full", "heddle", 15.0), ("ops", "heddle", 90.0)];
+        let rows = results(&[&rows[..], &[("ops", "native", 100.0)]].concat());
+        let above = |more| AboveOwn { metric: "full", more, other: "light" };
+        assert_eq!(above(10.0).judge(&rows).word(), "reached");
+        assert_eq!(above(9.0).judge(&rows).word(), "**missed**");
+        let ops = |factor| AtLeastTimes { metric: "ops", factor, base: "native" };
+        assert_eq!(ops(0.9).judge(&rows).word(), "reached");
+        assert_eq!(ops(1.0).judge(&rows).word(), "**missed**");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::super::child::Job;
+use super::super::servers::free_port;
 use super::real::{Load, Real};
 use super::under::Report;
 use super::{Tek, guarded};
@@ -45,8 +46,4 @@ pub fn run(tek: &Tek<'_>, real: &Real, stacks: &str) -> Result<Report, String> {
         }
     }
     Report::read(&report)
-}
-
-fn free_port() -> std::io::Result<u16> {
-    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }

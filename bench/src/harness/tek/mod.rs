@@ -12,7 +12,7 @@ mod overcommit;
 pub mod plots;
 mod real;
 mod response;
-mod scratch;
+pub mod scratch;
 mod stacks;
 pub mod tables;
 mod under;
@@ -26,6 +26,7 @@ use super::plan::Plan;
 use super::programs::{Program, find};
 use super::progress::Progress;
 use super::result::SuiteResult;
+pub use real::client;
 use scratch::Scratch;
 use under::Heddle;
 
@@ -95,7 +96,7 @@ fn job_on(
 }
 
 /// The command line under a guard: what it starts is asked to end when this process dies.
-fn guarded(line: Vec<String>) -> Vec<String> {
+pub fn guarded(line: Vec<String>) -> Vec<String> {
     match find("setpriv") {
         Ok(setpriv) => {
             let mut guarded = words(&[&setpriv.to_string_lossy(), "--pdeathsig", "TERM"]);
@@ -107,6 +108,6 @@ fn guarded(line: Vec<String>) -> Vec<String> {
 }
 
 /// Words as a command line.
-fn words(line: &[&str]) -> Vec<String> {
+pub fn words(line: &[&str]) -> Vec<String> {
     line.iter().map(|word| word.to_string()).collect()
 }

@@ -5,10 +5,9 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
 use std::process::Command;
 
-use super::super::programs::{self, Program};
+use super::super::programs::{self, Program, installed};
 use super::drive::Site;
 use super::words;
 
@@ -73,16 +72,8 @@ impl Real {
     }
 }
 
-/// The distribution's own program rather than a wrapper of the same name earlier in PATH.
-fn installed(name: &str) -> Result<String, String> {
-    let own = ["/usr/sbin", "/usr/bin"].map(|folder| PathBuf::from(folder).join(name));
-    let found = own.into_iter().find(|path| path.is_file());
-    let path = found.map_or_else(|| programs::find(name), Ok)?;
-    Ok(path.to_string_lossy().into_owned())
-}
-
 /// Runs a client program to its end.
-fn client(command: &mut Command) -> Result<(), String> {
+pub fn client(command: &mut Command) -> Result<(), String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|e| format!("{name}: {e}"))?;
     if output.status.success() {
