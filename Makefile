@@ -23,7 +23,8 @@ run: setup-run
 		serve "$(DIR)" --addr "$(ADDR)" --port "$(PORT)"
 
 build: setup-run
-	$(CARGO) build --release --locked -p heddle-cli -p heddle-capi
+	$(CARGO) build --release --locked -p heddle-cli -p heddle-capi -p heddle-user
+	@sh user/link-shared.sh "$(TARGET)/libheddle_user.a" "$(TARGET)"
 
 test: setup-test
 	$(CARGO) xtask ci full

@@ -269,7 +269,7 @@ _heddle() {
             return 0
             ;;
         heddle__subcmd__run)
-            opts="-h --policy --stacks --report --report-to --tripwire --pid --help"
+            opts="-h --policy --stacks --threads --workers --report --report-to --tripwire --pid --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -281,6 +281,14 @@ _heddle() {
                     ;;
                 --stacks)
                     COMPREPLY=($(compgen -W "observe auto force" -- "${cur}"))
+                    return 0
+                    ;;
+                --threads)
+                    COMPREPLY=($(compgen -W "kernel user" -- "${cur}"))
+                    return 0
+                    ;;
+                --workers)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --report)

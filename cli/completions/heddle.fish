@@ -38,6 +38,9 @@ complete -c heddle -n "__fish_heddle_using_subcommand run" -l policy -d 'What th
 complete -c heddle -n "__fish_heddle_using_subcommand run" -l stacks -d 'Whether stacks are only measured or also sized by what earlier runs needed' -r -f -a "observe\t'Measure, change nothing'
 auto\t'Size stacks of threads that ask for no size, if there is history'
 force\t'Size all stacks but those on the program\'s own memory'"
+complete -c heddle -n "__fish_heddle_using_subcommand run" -l threads -d 'What its threads run on: kernel threads of their own, or heddle\'s user-level threads' -r -f -a "kernel\t'As the program makes them'
+user\t'On heddle\'s runtime, where the program and the C library allow it'"
+complete -c heddle -n "__fish_heddle_using_subcommand run" -l workers -d 'Kernel threads that run the user-level threads [default: one per CPU]' -r
 complete -c heddle -n "__fish_heddle_using_subcommand run" -l report -d 'Form of the report at the end' -r -f -a "text\t'For people'
 json\t'One JSON document; its keys are listed in heddle-report(5)'
 html\t'One page that needs no other file'

@@ -40,7 +40,10 @@ pub fn finish(
     notes.extend(watched.collector.faults.iter().cloned());
     if let Some(seen) = &watched.collector.runtime {
         notes.extend(seen.notes());
-    } else if prepared.run.is_some() && watched.collector.processes.is_empty() {
+    } else if args.threads == super::Threads::Kernel
+        && prepared.run.is_some()
+        && watched.collector.processes.is_empty()
+    {
         notes.push(format!(
             "no thread table was made: {} did not load the library, or had no room for one",
             program.path.display()

@@ -12,6 +12,7 @@ mod finish;
 mod prepare;
 pub mod program;
 mod runtime;
+mod user;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -45,6 +46,11 @@ const STATUS_OWN_FAILURE: u8 = 125;
 /// also changes sizes that the program asks for. Profiles are kept per executable in
 /// $XDG_STATE_HOME/heddle (see heddle-stacks(1)).
 ///
+/// With --threads user every thread that the program makes is a thread of heddle's runtime: many of
+/// them share a few kernel threads. Where the program, the processor or the C library does not
+/// allow that, its threads are kernel threads and a line says why; heddle doctor --program tells it
+/// beforehand. The programs that it starts itself run on kernel threads.
+///
 /// A policy file names threads and says what they are for, which are time-critical, and how their
 /// stacks are to be; see heddle-policy(5).
 #[derive(clap::Args)]
@@ -56,6 +62,12 @@ pub struct Args {
     /// Whether stacks are only measured or also sized by what earlier runs needed
     #[arg(long, value_name = "MODE", default_value = "observe")]
     stacks: Stacks,
+    /// What its threads run on: kernel threads of their own, or heddle's user-level threads
+    #[arg(long, value_name = "KIND", default_value = "kernel")]
+    threads: Threads,
+    /// Kernel threads that run the user-level threads [default: one per CPU]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    workers: Option<u16>,
     /// Form of the report at the end
     #[arg(long, value_name = "FORM", default_value = "text")]
     report: Form,
@@ -68,6 +80,7 @@ pub struct Args {
     /// Apply the policy's priorities to a running process instead, until it ends or Ctrl-C
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     #[arg(conflicts_with_all = ["program", "stacks", "report", "report_to", "tripwire"])]
+    #[arg(conflicts_with_all = ["threads", "workers"])]
     pid: Option<i32>,
     /// Program to run, and its arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required_unless_present = "pid")]
@@ -82,6 +95,7 @@ Examples:
   heddle run --policy sensors.toml ./panel     with roles and priorities
   heddle run --report json --report-to r.json -- ffmpeg -i a.mkv b.mp4
   heddle run --policy sensors.toml --pid 4711  for a process that runs already
+  heddle run --threads user mariadbd           a thousand clients on a few kernel threads
 
 What differs for the program:
   It is heddle's child. A signal to the whole process group (kill -- -PGID, kill %1) reaches it from
@@ -128,6 +142,15 @@ impl Stacks {
     }
 }
 
+/// `--threads`
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+pub enum Threads {
+    /// As the program makes them
+    Kernel,
+    /// On heddle's runtime, where the program and the C library allow it
+    User,
+}
+
 /// `--report`
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum Form {
@@ -161,7 +184,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
     };
     child::outlive_file_limits();
-    let prepared = prepare::prepare(args, &inputs.policy, &program);
+    let prepared = prepared(args, &inputs.policy, &program);
     let started = Instant::now();
     let (path, arguments) = program.command(&args.program);
     let child = match Child::start(&path, &arguments, &prepared.environment) {
@@ -178,6 +201,17 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let exit = watched.exit;
     finish::finish(args, inputs, &program, prepared, watched, started.elapsed());
     Ok(child::end_as(exit))
+}
+
+/// What the program needs; whether its threads are to be user-level threads is decided here.
+fn prepared(args: &Args, policy: &Policy, program: &Program) -> prepare::Prepared {
+    if args.threads == Threads::User {
+        match user::prepare(&args.program[0], args.workers) {
+            Ok(prepared) => return prepared,
+            Err(why) => tell(&format!("threads are kernel threads: {why}")),
+        }
+    }
+    prepare::prepare(args, policy, program)
 }
 
 /// A line on standard error, whose reader may have gone: that changes no exit status.

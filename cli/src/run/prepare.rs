@@ -44,6 +44,19 @@ pub struct Prepared {
     file: Option<PathBuf>,
 }
 
+impl Prepared {
+    /// For a program whose threads are the runtime's: it writes its own table, by no plan.
+    pub fn without_plan(environment: Vec<(&'static str, OsString)>) -> Prepared {
+        Prepared {
+            run: Some(process::own_run()),
+            environment,
+            notes: Vec::new(),
+            said: Vec::new(),
+            file: None,
+        }
+    }
+}
+
 impl Drop for Prepared {
     fn drop(&mut self) {
         if let Some(file) = &self.file {

@@ -164,7 +164,8 @@ fn machine() -> Vec<Check> {
     checks
 }
 
-fn full_threads() -> Check {
+/// Whether there can be full threads: their thread-local storage is made as the C library does it.
+pub fn full_threads() -> Check {
     let (verdict, value, consequence) = match crate::sys::libc_tls::library() {
         Ok(library) => {
             let bytes = library.block_bytes();
