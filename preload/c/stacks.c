@@ -206,10 +206,11 @@ static bool next_range(struct lines *lines, uintptr_t range[2])
 	return range[1] != 0;
 }
 
-/* The mapping that holds `address`, and the end of the one below it. */
+/* The mapping that holds `address`, and the end of the one below it. Asked by this thread's
+ * number: what goes by the process's is empty once the main thread has ended. */
 static bool find_mapping(uintptr_t address, uintptr_t range[2], uintptr_t *below)
 {
-	struct lines lines = {.file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC)};
+	struct lines lines = {.file = open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC)};
 	bool found = false;
 
 	if (lines.file < 0)

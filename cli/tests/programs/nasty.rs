@@ -141,7 +141,10 @@ fn cancellation() {
 
 #[test]
 fn main_ends_first() {
-    same_c("main_exits", &[], 4);
+    let report = same_c("main_exits", &[], 4);
+    let main = &report.0["processes"][0]["threads"][0];
+    assert_eq!(main["main"], true);
+    assert!(main["stack_peak_bytes"].as_u64().is_some_and(|it| it > 0), "{main}");
 }
 
 #[test]
