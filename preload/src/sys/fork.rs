@@ -16,6 +16,9 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::process::Signal;
 
+/// Without /proc: the kernel gives out the lowest free number, so that ours are below this.
+const FDS_GUESSED: u32 = 4096;
+
 /// Runs `body` in a helper process and returns once it has begun. `body` gets the file
 /// descriptor, and ends with the helper's exit.
 ///
@@ -78,15 +81,29 @@ fn become_nobodys(keep: &OwnedFd, name: &std::ffi::CStr) {
         }
     }
     let keep = keep.as_raw_fd().cast_unsigned();
-    close_range(3, keep.saturating_sub(1));
-    close_range(keep + 1, u32::MAX);
+    if !(close_range(3, keep.saturating_sub(1)) && close_range(keep + 1, u32::MAX)) {
+        close_each(keep);
+    }
 }
 
-/// Linux 5.9; before it a seccomp filter or the kernel says no and descriptors stay open.
-fn close_range(first: u32, last: u32) {
-    if first <= last {
-        // SAFETY: nothing in this process uses these descriptors any more.
-        unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+/// Linux 5.9; before it, or where a seccomp filter says no, false.
+fn close_range(first: u32, last: u32) -> bool {
+    // SAFETY: nothing in this process uses these descriptors any more.
+    first > last || unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } == 0
+}
+
+/// One by one. Among them is our end of the pipe by which the helper learns of our death: with it
+/// open it would wait for ever.
+fn close_each(keep: u32) {
+    let open: Vec<u32> = match std::fs::read_dir("/proc/self/fd") {
+        Ok(entries) => {
+            entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+        }
+        Err(_) => (3..FDS_GUESSED).collect(),
+    };
+    for fd in open.into_iter().filter(|fd| *fd > 2 && *fd != keep) {
+        // SAFETY: as above; a number that is not open any more is refused.
+        unsafe { libc::close(fd.cast_signed()) };
     }
 }
 
@@ -94,6 +111,39 @@ fn close_range(first: u32, last: u32) {
 mod tests {
     use super::*;
     use std::io::Read;
+
+    /// Makes close_range() fail for the calling thread and its children, as kernels before 5.9 do.
+    fn refuse_close_range() -> bool {
+        let number = u32::try_from(libc::SYS_close_range).expect("a number");
+        let errno = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.cast_unsigned();
+        let step = |code: u32, k, jt, jf| libc::sock_filter { code: code as u16, jt, jf, k };
+        let mut steps = [
+            step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+            step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, number, 0, 1),
+            step(libc::BPF_RET | libc::BPF_K, errno, 0, 0),
+            step(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0),
+        ];
+        let program = libc::sock_fprog { len: 4, filter: steps.as_mut_ptr() };
+        // SAFETY: the filter is read by the call and copied; it concerns this thread alone.
+        unsafe {
+            assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+            let mode = libc::SECCOMP_MODE_FILTER;
+            libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program) == 0
+        }
+    }
+
+    #[test]
+    fn the_helper_holds_nothing_open_without_close_range() {
+        let thread = std::thread::spawn(|| {
+            if !refuse_close_range() {
+                println!("skip: no filter: {}", io::Error::last_os_error());
+                return;
+            }
+            assert!(!close_range(1 << 20, 1 << 20));
+            the_helper_runs_and_holds_nothing_open();
+        });
+        thread.join().expect("no panic");
+    }
 
     #[test]
     fn the_helper_runs_and_holds_nothing_open() {
