@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! - When it ends, for whatever reason, every thread has what it had before: Ctrl-C, SIGTERM and
-//!   SIGHUP end it in order, and the Mediator's watchdog covers the rest.
+//!   SIGHUP end it in order, and the Mediator's watchdog covers the rest. So it is while Ctrl-Z has
+//!   stopped it.
 //! - Standard output stays empty: what was done is told on standard error.
 
 use std::collections::HashMap;
@@ -17,7 +18,8 @@ use heddle_preload::key::Key;
 use heddle_preload::mediator::{Candidate, Classify, Mediator, Report, attributes};
 use heddle_preload::policy::Policy;
 use heddle_record::{Reader, Snapshot, process};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use rustix::process::{Signal, getpid, kill_process};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP};
 
 use crate::live::Starts;
 use crate::text::harmless;
@@ -43,6 +45,8 @@ pub fn run(pid: i32, policy: Option<&Path>) -> Result<ExitCode> {
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, stop.clone()).context("cannot wait for signals")?;
     }
+    let pause = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGTSTP, pause.clone()).context("cannot wait for signals")?;
     let mut mediator = Mediator::attach(pid, &policy, classify(&policy))
         .with_context(|| format!("cannot look at process {pid}"))?;
     mediator.step();
@@ -51,8 +55,11 @@ pub fn run(pid: i32, policy: Option<&Path>) -> Result<ExitCode> {
         warn_of_rules(&policy);
     }
     while !stop.load(Relaxed) && mediator.is_alive() {
+        if pause.swap(false, Relaxed) {
+            rest(&mut mediator);
+        }
         let until = Instant::now() + mediator.step();
-        while !stop.load(Relaxed) {
+        while !stop.load(Relaxed) && !pause.load(Relaxed) {
             let rest = until.saturating_duration_since(Instant::now());
             if rest.is_zero() {
                 break;
@@ -68,6 +75,12 @@ pub fn run(pid: i32, policy: Option<&Path>) -> Result<ExitCode> {
         eprintln!("heddle: {line}");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Is stopped until SIGCONT, and leaves nothing changed meanwhile. (SIGSTOP gives no time for that.)
+fn rest(mediator: &mut Mediator) {
+    mediator.finish();
+    let _ = kill_process(getpid(), Signal::STOP);
 }
 
 fn begin(program: &str, pid: i32, report: &Report) {

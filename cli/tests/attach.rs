@@ -150,6 +150,27 @@ fn a_signal_restores_and_tells_what_was_done() {
 }
 
 #[test]
+fn a_stopped_heddle_has_restored_and_goes_on_when_it_is_continued() {
+    let Some(session) = Session::start() else { return };
+    for _ in 0..2 {
+        session.signal("-TSTP");
+        session.wait_for(OTHER);
+        let stat = format!("/proc/{}/stat", session.heddle.id());
+        let begin = Instant::now();
+        while !std::fs::read_to_string(&stat).expect("it lives").contains(") T ") {
+            assert!(begin.elapsed() < PATIENCE, "it is not stopped");
+            thread::sleep(Duration::from_millis(5));
+        }
+        session.signal("-CONT");
+        session.wait_for(IDLE);
+    }
+    session.signal("-TERM");
+    session.wait_for(OTHER);
+    let (text, status) = session.end();
+    assert_eq!(status, Some(0), "{text}");
+}
+
+#[test]
 fn a_killed_heddle_restores_too() {
     let Some(session) = Session::start() else { return };
     session.signal("-KILL");
