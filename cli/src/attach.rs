@@ -77,7 +77,7 @@ pub fn run(pid: i32, policy: Option<&Path>) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Is stopped until SIGCONT, and leaves nothing changed meanwhile. (SIGSTOP gives no time for that.)
+/// Is stopped until SIGCONT, with nothing changed meanwhile. (SIGSTOP gives no time for that.)
 fn rest(mediator: &mut Mediator) {
     mediator.finish();
     let _ = kill_process(getpid(), Signal::STOP);

@@ -89,6 +89,36 @@ fn others_are_lazy_while_a_thread_is_time_critical() {
 }
 
 #[test]
+fn the_next_program_in_a_process_is_mediated_on() {
+    if !is_root() {
+        crate::support::skip!("not root: SCHED_RR is not permitted");
+    }
+    let folder = Folder::new("mediated-exec");
+    let policy = policy(&folder, "rr");
+    let mut running = start(&folder, folder.under(&["--policy", &policy], c("classes")));
+    let program = child_of(running.id());
+    let tell = |signal| {
+        kill_process(Pid::from_raw(program).expect("a process"), signal).expect("there");
+    };
+    running.until("Fast region", || of(program, "urgent") == BTreeSet::from([RR]));
+    // A raised thread calls exec, and goes on as the main one.
+    tell(Signal::USR2);
+    let out = folder.path("out");
+    let again = || fs::read_to_string(&out).is_ok_and(|it| it.matches("ready").count() == 2);
+    running.until("second beginning", again);
+    running.until("Fast region", || of(program, "urgent") == BTreeSet::from([RR]));
+    let others = || policies(program, |name| name != "urgent");
+    running.until("way back of the main thread", || others() == BTreeSet::from([OTHER]));
+    tell(Signal::USR1);
+    running.until("way back", || policies(program, |_| true) == BTreeSet::from([OTHER]));
+    running.signal(Signal::TERM);
+    let ended = running.end();
+    assert_eq!(ended.status.code(), Some(44), "{}", ended.errors);
+    let mediator = &folder.report().0["mediator"];
+    assert_eq!(mediator["conflicts"].as_array().map(Vec::len), Some(0), "{mediator}");
+}
+
+#[test]
 fn a_killed_heddle_leaves_nothing_behind() {
     if !is_root() {
         crate::support::skip!("not root: SCHED_RR is not permitted");

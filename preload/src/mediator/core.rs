@@ -23,7 +23,7 @@ use std::time::Duration;
 use heddle_record::Class;
 
 use super::aims::{self, Aim, Means, Region};
-use super::origin::{Traces, origin_of};
+use super::origin::{Traces, origin_after_exec, origin_of};
 use super::report::{Conflict, Tally};
 use super::world::{Activity, Attributes, Cell, Loan, Seen, World};
 use crate::sys::sched::Scheduling;
@@ -69,6 +69,7 @@ pub struct Timing {
 #[derive(Clone, Debug)]
 pub(super) struct Task {
     pub started: u64,
+    pub image: u64,
     pub attributes: Attributes,
     pub origin: Scheduling,
     pub given: Scheduling,
@@ -310,6 +311,9 @@ impl<W: World> Core<W> {
             lives
         });
         for it in seen {
+            if self.tasks.get(&it.tid).is_some_and(|task| task.image != it.image) {
+                self.follow(it, now);
+            }
             match self.tasks.get_mut(&it.tid) {
                 Some(task) if task.attributes == it.attributes => {}
                 Some(task) => {
@@ -320,6 +324,24 @@ impl<W: World> Core<W> {
                 None => self.welcome(it, now),
             }
         }
+    }
+
+    /// The process of this main thread runs another program.
+    fn follow(&mut self, seen: &Seen, now: u64) {
+        let Ok(given) = self.world.get(seen.tid) else { return };
+        let living = self.tasks.values().map(|task| (task.origin, task.given));
+        let origin = origin_after_exec(given, living, &self.traces, now);
+        let cell = (self.means != Means::Cgroup).then_some(Cell::Home);
+        let Some(task) = self.tasks.get_mut(&seen.tid) else { return };
+        task.image = seen.image;
+        if given == task.given {
+            return;
+        }
+        (task.origin, task.given, task.cell) = (origin, given, cell);
+        (task.left_alone, task.refused) = (!aims::is_ours(&origin), false);
+        let loan = Loan { started: seen.started, origin, before: given, given };
+        self.world.note(seen.tid, (origin != given).then_some(loan));
+        self.dirty = true;
     }
 
     /// A thread not seen before.
@@ -333,6 +355,7 @@ impl<W: World> Core<W> {
         let origin = if left_alone { given } else { origin };
         let mut task = Task {
             started: seen.started,
+            image: seen.image,
             attributes: seen.attributes,
             origin,
             given,

@@ -19,6 +19,8 @@ use super::world::Attributes;
 pub struct Member {
     /// When it started.
     started: u64,
+    /// The program that it runs.
+    image: u64,
     reader: Option<Reader>,
     /// Of the table's file when it was opened, if it has a name.
     inode: Option<u64>,
@@ -31,6 +33,7 @@ impl Member {
     /// Keeps what there is if the table cannot be read: it may be just beginning.
     fn open_table(&mut self, pid: i32, inode: Option<u64>) {
         if let Ok(reader) = Reader::open(pid) {
+            self.image = Stat::of(pid).map_or(0, |stat| stat.image);
             self.reader = Some(reader);
             self.inode = inode;
             self.classes.clear();
@@ -57,13 +60,14 @@ impl Family {
         // We may be asked for a process that started us.
         let own = std::process::id() as i32;
         let mut family = Family { members: HashMap::new(), strangers: HashSet::from([own]) };
-        family.add(pid, Stat::of(pid)?.started);
+        family.add(pid, &Stat::of(pid)?);
         family.refresh();
         Some(family)
     }
 
-    fn add(&mut self, pid: i32, started: u64) {
-        let mut member = Member { started, reader: None, inode: None, classes: HashMap::new() };
+    fn add(&mut self, pid: i32, stat: &Stat) {
+        let (started, image, classes) = (stat.started, stat.image, HashMap::new());
+        let mut member = Member { started, image, reader: None, inode: None, classes };
         member.open_table(pid, inode_of(pid));
         self.members.insert(pid, member);
     }
@@ -94,7 +98,7 @@ impl Family {
             unknown.retain(|(pid, stat)| {
                 let ours = self.members.contains_key(&stat.parent);
                 if ours {
-                    self.add(*pid, stat.started);
+                    self.add(*pid, stat);
                     changed = true;
                 }
                 !ours
@@ -117,6 +121,15 @@ impl Family {
             if inode.is_some() && inode != member.inode {
                 member.open_table(*pid, inode);
             }
+        }
+    }
+
+    /// A process runs another program now: what the table of the last one says is over.
+    pub fn leave_table(&mut self, pid: i32, image: u64) {
+        let Some(member) = self.members.get_mut(&pid) else { return };
+        if std::mem::replace(&mut member.image, image) != image {
+            member.reader = None;
+            member.classes.clear();
         }
     }
 

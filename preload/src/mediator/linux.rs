@@ -1,14 +1,12 @@
 //! The Mediator's view of the real kernel: /proc, the thread tables, system calls.
 //!
 //! Invariants
-//! - Files of time-critical threads stay open and are read again, those of [`KEPT_MAX`] threads at
-//!   most and never most of the descriptors that there may be; files of the others are opened once
-//!   per life, for the start time and the name.
+//! - Files of threads are opened once per life, for the start time and the name; but for those of
+//!   the time-critical ones (`watched.rs`), and of all once numbers are given out again.
 //! - A look that is not thorough costs one read of /proc/loadavg and the tables, unless something
 //!   was born.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
@@ -19,6 +17,7 @@ use super::family::Family;
 use super::journal::{Journal, Shared};
 use super::proc::{self, Births, Stat};
 use super::twin::Twin;
+use super::watched::WatchList;
 use super::world::{Activity, Attributes, Cell, Loan, Seen, World};
 use crate::sys::{clock, sched};
 
@@ -31,8 +30,6 @@ const OWN_SLICE_NS: u64 = 100_000;
 const YOUNG_NS: u64 = 2_000 * MS;
 const NAMES_NS: u64 = 4 * MS;
 const NAMES_MAX: usize = 64;
-/// Two descriptors each.
-const KEPT_MAX: usize = 256;
 
 /// A thread that has no attributes in a table, to be told by its name or whatever else the caller
 /// knows of it.
@@ -54,50 +51,10 @@ pub type Classify = Box<dyn FnMut(&Candidate<'_>) -> Option<Attributes>>;
 struct Known {
     pid: i32,
     started: u64,
+    /// See [`Seen`]; 0 for all but the main thread.
+    image: u64,
     /// What its name says.
     named: Option<Attributes>,
-}
-
-/// A time-critical thread, and what its files said last.
-#[derive(Debug)]
-struct Watched {
-    /// `None`: opened each time, as there are too many to keep.
-    files: Option<Files>,
-    pid: i32,
-    cpu_ns: u64,
-    slices: u64,
-}
-
-/// What tells whether a thread is active.
-#[derive(Debug)]
-struct Files {
-    schedstat: File,
-    stat: File,
-}
-
-impl Files {
-    fn open(pid: i32, tid: i32) -> io::Result<Files> {
-        let open = |name| File::open(format!("/proc/{pid}/task/{tid}/{name}"));
-        Ok(Files { schedstat: open("schedstat")?, stat: open("stat")? })
-    }
-
-    fn times(&self) -> io::Result<(u64, u64)> {
-        let mut bytes = [0; 128];
-        let count = proc::read_again(&self.schedstat, &mut bytes)?;
-        proc::parse_schedstat(&bytes[..count]).ok_or_else(|| io::ErrorKind::InvalidData.into())
-    }
-
-    fn state(&self) -> io::Result<Option<Stat>> {
-        let mut bytes = [0; 1024];
-        let count = proc::read_again(&self.stat, &mut bytes)?;
-        Ok(Stat::parse(&bytes[..count]))
-    }
-}
-
-/// Of how many time-critical threads the files stay open: a part of what the limit permits.
-fn kept_max() -> usize {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    limit.map_or(KEPT_MAX, |it| usize::try_from(it / 8).unwrap_or(KEPT_MAX).min(KEPT_MAX))
 }
 
 /// The watchdog is started when there is something to watch.
@@ -114,11 +71,7 @@ pub struct Linux {
     family: Family,
     classify: Classify,
     known: HashMap<i32, Known>,
-    watched: HashMap<i32, Watched>,
-    /// How many of them may keep their files open.
-    kept_max: usize,
-    /// CPU time of watched threads that have ended, by process: that counts it for ever.
-    ended_ns: HashMap<i32, u64>,
+    watched: WatchList,
     births: Births,
     /// Threads that may still get their name, and until when.
     young: VecDeque<(i32, u64)>,
@@ -140,9 +93,7 @@ impl Linux {
             family: Family::of(pid)?,
             classify,
             known: HashMap::new(),
-            watched: HashMap::new(),
-            kept_max: kept_max(),
-            ended_ns: HashMap::new(),
+            watched: WatchList::new(),
             births: Births::new(),
             young: VecDeque::new(),
             family_ns: 0,
@@ -215,83 +166,42 @@ impl Linux {
         let pids: Vec<i32> = self.family.pids().collect();
         let mut list = Vec::new();
         let mut latest = 0;
+        let doubted = self.births.have_turned();
         for pid in pids {
             for tid in proc::threads(pid) {
-                let Some(known) = self.meet(pid, tid, now) else { continue };
+                // The main thread may have ended before the others, or run another program.
+                let known = if doubted || tid == pid { None } else { self.known.get(&tid) };
+                let known = known.filter(|known| known.pid == pid).copied();
+                let Some(known) = known.or_else(|| self.meet(pid, tid, now)) else { continue };
                 latest = known.started.max(latest);
                 let attributes = self.family.attributes(pid, tid).or(known.named);
                 let attributes = attributes.unwrap_or_default();
-                list.push(Seen { tid, started: known.started, attributes });
+                let (started, image) = (known.started, known.image);
+                list.push(Seen { tid, started, image, attributes });
             }
         }
         let living: HashSet<i32> = list.iter().map(|it| it.tid).collect();
         self.known.retain(|tid, _| living.contains(tid));
-        self.unwatch(&living);
+        self.watched.keep(&living, &self.family.pids().collect());
         self.journal.set_known_until(latest);
         list
     }
 
-    /// The thread as it is known, after asking for what is not.
+    /// The thread as it is now, if it lives.
     fn meet(&mut self, pid: i32, tid: i32, now: u64) -> Option<Known> {
-        if let Some(known) = self.known.get(&tid).filter(|known| known.pid == pid) {
-            return Some(*known);
+        let stat = Stat::of_thread(pid, tid).filter(|stat| !stat.is_ended())?;
+        let image = if tid == pid { stat.image } else { 0 };
+        let known = self.known.get(&tid).filter(|it| (it.pid, it.started) == (pid, stat.started));
+        match known {
+            Some(known) if known.image == image => return Some(*known),
+            Some(_) => self.family.leave_table(pid, image),
+            None => self.watched.let_go(tid),
         }
-        let started = Stat::of_thread(pid, tid)?.started;
-        self.known.insert(tid, Known { pid, started, named: None });
+        self.known.insert(tid, Known { pid, started: stat.started, image, named: None });
         self.ask_name(tid);
         self.young.push_back((tid, now + YOUNG_NS));
         self.known.get(&tid).copied()
     }
-
-    /// Lets go of the files of threads that have ended.
-    fn unwatch(&mut self, living: &HashSet<i32>) {
-        let ended_ns = &mut self.ended_ns;
-        self.watched.retain(|tid, watched| {
-            let lives = living.contains(tid);
-            if !lives {
-                *ended_ns.entry(watched.pid).or_default() += watched.cpu_ns;
-            }
-            lives
-        });
-        let pids: HashSet<i32> = self.family.pids().collect();
-        ended_ns.retain(|pid, _| pids.contains(pid));
-    }
-
-    /// What a thread did since it was asked last.
-    fn ask_activity(&mut self, tid: i32) -> io::Result<Activity> {
-        let pid = self.process_of(tid).ok_or(io::ErrorKind::NotFound)?;
-        if !self.watched.contains_key(&tid) {
-            let kept = self.watched.values().filter(|it| it.files.is_some()).count();
-            let files = if kept < self.kept_max { Files::open(pid, tid).ok() } else { None };
-            self.watched.insert(tid, Watched { files, pid, cpu_ns: 0, slices: 0 });
-        }
-        let watched = self.watched.get_mut(&tid).ok_or(io::ErrorKind::NotFound)?;
-        let opened;
-        let files = match &watched.files {
-            Some(files) => files,
-            None => {
-                opened = Files::open(pid, tid)?;
-                &opened
-            }
-        };
-        let before = (watched.cpu_ns, watched.slices);
-        (watched.cpu_ns, watched.slices) = files.times()?;
-        if before != (0, 0) && (watched.cpu_ns, watched.slices) != before {
-            return Ok(Activity::Active);
-        }
-        // Nothing changes either while it waits for a CPU.
-        Ok(match files.state()? {
-            Some(stat) if stat.is_runnable() => Activity::Active,
-            Some(stat) if !matches!(stat.state, b'Z' | b'X') => Activity::Asleep,
-            _ => Activity::Gone,
-        })
-    }
-}
-
-/// Whether an error says that the thread is no more.
-fn is_gone(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::NotFound
-        || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
 }
 
 impl World for Linux {
@@ -316,11 +226,9 @@ impl World for Linux {
     }
 
     fn activity(&mut self, tid: i32) -> Activity {
-        match self.ask_activity(tid) {
-            Ok(activity) => activity,
-            Err(error) if is_gone(&error) => Activity::Gone,
-            // No descriptor to be had: it must not wait for one.
-            Err(_) => Activity::Active,
+        match self.process_of(tid) {
+            Some(pid) => self.watched.activity(pid, tid),
+            None => Activity::Gone,
         }
     }
 
@@ -332,13 +240,7 @@ impl World for Linux {
 
     fn lazy_cpu_ns(&mut self) -> u64 {
         let all: u64 = self.family.pids().filter_map(clock::process_cpu_ns).sum();
-        // Not what they had used when they were last asked: that may be long ago.
-        let now = |it: &Watched| {
-            let times = it.files.as_ref().and_then(|files| files.times().ok());
-            times.map_or(it.cpu_ns, |times| times.0)
-        };
-        let fast: u64 = self.watched.values().map(now).sum();
-        all.saturating_sub(fast + self.ended_ns.values().sum::<u64>())
+        all.saturating_sub(self.watched.cpu_ns())
     }
 
     fn get(&mut self, tid: i32) -> io::Result<sched::Scheduling> {
@@ -407,34 +309,8 @@ impl World for Linux {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
-
+    use super::super::watched::tests::Worker;
     use super::*;
-
-    /// A thread of this process that takes some CPU time at once and ends when it is told to.
-    struct Worker(std::thread::JoinHandle<()>, mpsc::Sender<()>, i32);
-
-    impl Worker {
-        fn start(busy_ns: u64) -> Worker {
-            let (tell, told) = mpsc::channel();
-            let (stop, stopped) = mpsc::channel();
-            let thread = std::thread::spawn(move || {
-                while clock::own_cpu_ns() < busy_ns {}
-                tell.send(rustix::thread::gettid().as_raw_nonzero().get()).expect("a listener");
-                let _ = stopped.recv();
-            });
-            Worker(thread, stop, told.recv().expect("its number"))
-        }
-
-        /// Returns when /proc does not list it any more.
-        fn end(self) {
-            drop(self.1);
-            self.0.join().expect("no panic");
-            while Stat::of_thread(std::process::id() as i32, self.2).is_some() {
-                std::thread::yield_now();
-            }
-        }
-    }
 
     fn world() -> Linux {
         let shared = Arc::new(Shared::new().expect("memory"));
@@ -442,32 +318,33 @@ mod tests {
     }
 
     #[test]
-    fn more_time_critical_threads_than_descriptors_are_watched() {
+    fn a_number_that_is_given_again_is_another_thread() {
         let mut world = world();
-        world.kept_max = 2;
-        let workers: Vec<_> = (0..6).map(|_| Worker::start(1)).collect();
-        world.look(true).expect("it always tells");
-        for _ in 0..3 {
-            for worker in &workers {
-                assert_ne!(world.activity(worker.2), Activity::Gone);
+        let first = Worker::start(1);
+        let tid = first.2;
+        // Numbers grow from one look to the next, or have begun anew.
+        Worker::start(1).end();
+        let seen = |world: &mut Linux| {
+            let all = world.look(true).expect("it always tells");
+            all.into_iter().find(|it| it.tid == tid)
+        };
+        let before = seen(&mut world).expect("it lives");
+        first.end();
+        // Starts are told in clock ticks of 10 ms.
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        for _ in 0..50 {
+            let set = std::fs::write("/proc/sys/kernel/ns_last_pid", (tid - 1).to_string());
+            if let Err(error) = set {
+                println!("skip: numbers cannot be chosen: {error}");
+                return;
             }
+            let second = Worker::start(1);
+            if second.2 == tid {
+                assert_ne!(seen(&mut world).expect("it lives").started, before.started);
+                return second.end();
+            }
+            second.end();
         }
-        let kept = world.watched.values().filter(|it| it.files.is_some()).count();
-        assert_eq!((world.watched.len(), kept), (6, 2));
-        let tids: Vec<i32> = workers.iter().map(|it| it.2).collect();
-        workers.into_iter().for_each(Worker::end);
-        assert!(tids.iter().all(|tid| world.activity(*tid) == Activity::Gone));
-        assert!(kept_max() <= KEPT_MAX);
-    }
-
-    #[test]
-    fn cpu_time_of_an_ended_time_critical_thread_is_not_the_others() {
-        let (mut world, worker) = (world(), Worker::start(20 * MS));
-        world.look(true).expect("it always tells");
-        world.activity(worker.2);
-        worker.end();
-        world.look(true).expect("it always tells");
-        let ended_ns = world.ended_ns.values().sum::<u64>();
-        assert!(ended_ns >= 20 * MS, "{ended_ns}");
+        println!("skip: others took the number");
     }
 }

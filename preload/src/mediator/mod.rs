@@ -20,7 +20,7 @@
 //! | `core.rs`, `apply.rs` | decisions, through the seam `world.rs` |
 //! | `aims.rs`, `origin.rs` | what a thread should have; what it would have had |
 //! | `powers.rs` | what is permitted, which means follow |
-//! | `linux.rs`, `family.rs`, `proc.rs`, `cgroup.rs` | the real kernel |
+//! | `linux.rs`, `family.rs`, `watched.rs`, `proc.rs`, `cgroup.rs` | the real kernel |
 //! | `journal.rs`, `twin.rs` | the watchdog |
 
 mod aims;
@@ -35,6 +35,7 @@ mod powers;
 mod proc;
 mod report;
 mod twin;
+mod watched;
 pub mod world;
 
 use std::collections::HashMap;

@@ -76,6 +76,19 @@ pub fn origin_of(
     current
 }
 
+/// What a main thread that has `current` since its process runs another program should get back:
+/// it has what the thread had that called exec.
+pub fn origin_after_exec(
+    current: Scheduling,
+    living: impl Iterator<Item = (Scheduling, Scheduling)>,
+    traces: &Traces,
+    now_ns: u64,
+) -> Scheduling {
+    let same = |(origin, given): (Scheduling, Scheduling)| (given == current).then_some(origin);
+    let mut all = living.chain(traces.recent(now_ns)).filter_map(same);
+    most_frequent(current, &mut all).unwrap_or(current)
+}
+
 /// For a child that has what it inherited.
 fn wholly(origin: Scheduling, given: Scheduling, current: Scheduling) -> Option<Scheduling> {
     (given == current).then_some(origin)

@@ -16,6 +16,9 @@ pub struct Stat {
     pub threads: i32,
     /// When it started, in clock ticks since boot.
     pub started: u64,
+    /// Where the stack of its program begins: another place for each program that the process
+    /// runs (exec). 0 where that is not told.
+    pub image: u64,
 }
 
 impl Stat {
@@ -29,6 +32,7 @@ impl Stat {
             parent: fields.next()?.parse().ok()?,
             threads: fields.nth(15)?.parse().ok()?,
             started: fields.nth(1)?.parse().ok()?,
+            image: fields.nth(5).and_then(|it| it.parse().ok()).unwrap_or(0),
         })
     }
 
@@ -55,10 +59,15 @@ impl Stat {
         self.state == b'R'
     }
 
+    /// Whether the thread has ended; the main one is listed as long as others run.
+    pub fn is_ended(&self) -> bool {
+        matches!(self.state, b'Z' | b'X')
+    }
+
     /// Whether the process has ended. One is a zombie, too, whose main thread has ended
     /// (`pthread_exit`) while others run.
     pub fn is_over(&self) -> bool {
-        matches!(self.state, b'Z' | b'X') && self.threads <= 1
+        self.is_ended() && self.threads <= 1
     }
 }
 
@@ -95,12 +104,13 @@ pub fn name(pid: i32, tid: i32) -> Option<String> {
 pub struct Births {
     file: Option<File>,
     last: u64,
+    turned: bool,
 }
 
 impl Births {
     /// From now on.
     pub fn new() -> Births {
-        Births { file: File::open("/proc/loadavg").ok(), last: 0 }
+        Births { file: File::open("/proc/loadavg").ok(), last: 0, turned: false }
     }
 
     /// Whether there was one since the last call; always, if that cannot be known.
@@ -108,7 +118,14 @@ impl Births {
         let Some(last) = self.file.as_ref().and_then(|file| last_pid(file).ok().flatten()) else {
             return true;
         };
+        self.turned |= last < self.last;
         std::mem::replace(&mut self.last, last) != last
+    }
+
+    /// Whether the numbers began from the lowest again since this was asked last, so that one that
+    /// was known may have been given to somebody else.
+    pub fn have_turned(&mut self) -> bool {
+        std::mem::take(&mut self.turned) || self.file.is_none()
     }
 }
 
@@ -133,8 +150,10 @@ mod tests {
     #[test]
     fn stat_survives_a_hostile_name() {
         let text = b"7 (a) R) S 42 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20";
-        let stat = Stat { state: b'S', parent: 42, threads: 17, started: 4711 };
+        let stat = Stat { state: b'S', parent: 42, threads: 17, started: 4711, image: 0 };
         assert_eq!(Stat::parse(text), Some(stat));
+        let longer = [&text[..], b" 21 22 23 24 25 26"].concat();
+        assert_eq!(Stat::parse(&longer), Some(Stat { image: 25, ..stat }));
         assert_eq!(Stat::parse(b"7 (x R"), None);
         assert_eq!(Stat::parse(b"7 (x) R 1 2"), None);
         assert_eq!(parse_schedstat(b"1234 99 7\n"), Some((1234, 7)));
@@ -143,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_process_outlives_its_main_thread() {
-        let stat = |state, threads| Stat { state, parent: 1, threads, started: 2 };
+        let stat = |state, threads| Stat { state, parent: 1, threads, started: 2, image: 0 };
         assert!(!stat(b'Z', 2).is_over() && !stat(b'S', 1).is_over());
         assert!(stat(b'Z', 1).is_over() && stat(b'X', 0).is_over());
     }

@@ -27,6 +27,9 @@ pub struct Seen {
     pub tid: i32,
     /// When it started: with the tid, who it is.
     pub started: u64,
+    /// Of a main thread: another number for each program that its process runs (exec). Whichever
+    /// thread called exec goes on as this one, with the scheduling that it had.
+    pub image: u64,
     /// What is known of it.
     pub attributes: Attributes,
 }

@@ -8,7 +8,7 @@ use heddle_preload::mediator::{Means, Region};
 use heddle_preload::sys::sched::{BATCH, IDLE, OTHER, Scheduling};
 use heddle_record::{Class, Group};
 
-use crate::sim::{MS, Part, Sim, classify, start};
+use crate::sim::{MS, Part, Sim, Thread, classify, start};
 
 #[test]
 fn the_watchdog_is_told_what_the_kernel_made_of_it() {
@@ -222,5 +222,31 @@ fn one_active_thread_among_many_time_critical_ones_keeps_the_region() {
         assert_eq!(core.region(), Region::Divided);
         core.world().now_ns += 20 * MS;
         core.step();
+    }
+}
+
+#[test]
+fn whoever_calls_exec_goes_on_as_the_main_thread() {
+    for (caller, class) in [(101, Class::Lazy), (102, Class::TimeCritical)] {
+        let mut core = with(&[(Class::Lazy, 0), (Class::Lazy, 0), (Class::TimeCritical, 50)]);
+        core.world().own_part(0, Part::Nice(2));
+        core.world().threads.get_mut(&102).expect("it lives").active = true;
+        core.step();
+        core.world().now_ns += 10_000 * MS;
+        core.step();
+        let sim = core.world();
+        let before = sim.threads.remove(&caller).expect("it lives");
+        assert_eq!(before.attributes.class, class);
+        let main = sim.threads[&100];
+        let after = Thread { started: main.started, image: 1, active: true, ..before };
+        sim.threads = [(100, after)].into();
+        sim.changed = true;
+        core.step();
+        assert_eq!(core.tally().conflicts.len(), 0, "{:?}", core.tally());
+        // No other is left, so that nothing is divided, or only this one's slice is lent.
+        core.world().watchdog();
+        assert_eq!(core.world().threads[&100].now, before.truth);
+        assert_eq!(core.restore(), 0);
+        assert_eq!(core.world().threads[&100].now, before.truth);
     }
 }

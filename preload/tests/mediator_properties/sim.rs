@@ -19,6 +19,8 @@ pub const TIMING: Timing = Timing { hold_ns: 100 * MS, lazy_bound_ns: Some(50 * 
 #[derive(Clone, Copy, Debug)]
 pub struct Thread {
     pub started: u64,
+    /// How often its process has begun another program.
+    pub image: u64,
     pub now: Scheduling,
     pub truth: Scheduling,
     pub cell: Cell,
@@ -60,6 +62,7 @@ impl Sim {
     pub fn first(&mut self, it: Scheduling) {
         self.add(Thread {
             started: 0,
+            image: 0,
             now: it,
             truth: it,
             cell: Cell::Home,
@@ -150,6 +153,7 @@ impl World for Sim {
         let seen = |(tid, it): (&i32, &Thread)| Seen {
             tid: *tid,
             started: it.started,
+            image: it.image,
             attributes: it.attributes,
         };
         let news = std::mem::take(&mut self.changed) || thorough;
