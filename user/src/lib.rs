@@ -19,6 +19,7 @@
 //! this way (the command's).
 
 mod clock;
+mod environment;
 mod errno;
 mod real;
 mod sync;

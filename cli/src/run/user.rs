@@ -37,7 +37,7 @@ pub fn prepare(name: &OsStr, workers: Option<u16>) -> Result<Prepared, String> {
     let joined = parts.into_iter().flatten().collect::<Vec<_>>().join(OsStr::new(":"));
     let mut environment = vec![("LD_PRELOAD", joined)];
     if let Some(workers) = workers {
-        environment.push(("HEDDLE_WORKERS", OsString::from(workers.to_string())));
+        environment.push(("HEDDLE_RUN_WORKERS", OsString::from(workers.to_string())));
     }
     Ok(Prepared::without_plan(environment))
 }

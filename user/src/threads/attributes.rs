@@ -35,6 +35,8 @@ unsafe extern "C" {
 pub struct Wanted {
     pub needs_kernel_thread: bool,
     pub is_detached: bool,
+    /// Whether policy and priority are the attributes', not those of the thread that makes it.
+    pub is_explicit: bool,
     /// For the runtime's builder.
     pub stack_bytes: usize,
     pub guard_bytes: usize,
@@ -80,12 +82,14 @@ impl Wanted {
             // SAFETY: by 1. With a size of its own or not: this says the size that counts.
             unsafe { libc::pthread_attr_getstacksize(attr, &mut bytes) };
         }
-        let is_real_time = inherit == libc::PTHREAD_EXPLICIT_SCHED && policy != libc::SCHED_OTHER;
+        let is_explicit = inherit == libc::PTHREAD_EXPLICIT_SCHED;
+        let is_real_time = is_explicit && policy != libc::SCHED_OTHER;
         let stack_bytes =
             if bytes >= LARGE_BYTES { bytes - EXTRA_BYTES } else { bytes + EXTRA_BYTES };
         Wanted {
             needs_kernel_thread: is_own_stack || is_real_time || stack_bytes > STACK_BYTES_MAX,
             is_detached: detached == libc::PTHREAD_CREATE_DETACHED,
+            is_explicit,
             stack_bytes,
             guard_bytes: guard,
         }

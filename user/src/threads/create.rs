@@ -23,10 +23,11 @@ use libc::{pthread_attr_t, pthread_t};
 
 use super::attributes::Wanted;
 use super::end::UnwindException;
+use super::schedule::Schedule;
 use super::{
     About, DETACHED, JOINABLE, Own, Pthread, Start, count_in, count_out, end, fork, free, own,
 };
-use crate::errno;
+use crate::{environment, errno};
 
 mod real {
     //! With the start function's type as we have it.
@@ -64,6 +65,16 @@ pub unsafe extern "C" fn heddle_user_pthread_create(
     unsafe { real::pthread_create(thread, attr, start, argument) }
 }
 
+/// Starts the runtime as the run asks for it. Where that fails, making a thread says why.
+fn start_runtime() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        if let Some(count) = environment::workers() {
+            let _ = heddle::Config::new().workers(count).start();
+        }
+    });
+}
+
 fn report_refusal(error: &io::Error) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| eprintln!("heddle: threads are kernel threads: {error}"));
@@ -77,6 +88,8 @@ unsafe fn create(
     start: Start,
     argument: *mut c_void,
 ) -> io::Result<()> {
+    start_runtime();
+    let schedule = Schedule::inherited(wanted.is_explicit);
     let made = Box::into_raw(Box::new(Pthread {
         state: AtomicU32::new(if wanted.is_detached { DETACHED } else { JOINABLE }),
         joined_by: AtomicUsize::new(0),
@@ -87,6 +100,7 @@ unsafe fn create(
             name: super::identity::inherited_name(),
             stack: (0, 0),
             guard_bytes: wanted.guard_bytes,
+            schedule,
         }),
         own: Own {
             result: Cell::new(core::ptr::null_mut()),
@@ -96,8 +110,11 @@ unsafe fn create(
             asynchronous: Cell::new(false),
         },
     }));
-    let builder =
+    let mut builder =
         Builder::new().full().stack_size(wanted.stack_bytes).role(&super::identity::role(start));
+    if let Some(priority) = schedule.critical() {
+        builder = builder.priority(priority);
+    }
     count_in();
     // SAFETY: the start function may run there; `know` sees the thread before it does, and `made`
     // is the thread's from then on.

@@ -21,6 +21,7 @@ pub mod fork;
 mod identity;
 mod join;
 mod own;
+mod schedule;
 
 use core::cell::Cell;
 use core::ffi::c_void;
@@ -83,6 +84,7 @@ struct About {
     name: [u8; 16],
     stack: (usize, usize),
     guard_bytes: usize,
+    schedule: schedule::Schedule,
 }
 
 // SAFETY: `own` is the thread's own as described; the rest may be used from anywhere.

@@ -46,6 +46,8 @@ fn tests(planner: &mut Planner) {
         planner.test(&format!("{ON_THREADS} --lib --test *")).env("HEDDLE_BACKEND", "native");
     planner.add("tests", "integration tests, default mode", 15, vec![examples, uring]);
     planner.add("programs", "heddle run on real programs and hard ones", 10, vec![programs]);
+    let user = planner.test("-p heddle-user --test *");
+    planner.add("user", "unmodified programs on user-level threads", 10, vec![user]);
     planner.add("tests-epoll", "runtime and Ice on epoll", 10, vec![epoll]);
     let full = planner.test("-p heddle --lib --test *").env("HEDDLE_THREADS", "full");
     planner.add("tests-full", "the runtime, every thread a full one", 10, vec![full]);
@@ -60,8 +62,9 @@ fn all_but_programs(repo: &Repo) -> String {
 
 fn documents(planner: &mut Planner) {
     let examples = planner.test("--workspace --doc");
+    let without = "--exclude heddle-cli --exclude heddle-capi --exclude heddle-user";
     let pages = planner
-        .cargo("doc --workspace --no-deps --exclude heddle-cli --exclude heddle-capi")
+        .cargo(&format!("doc --workspace --no-deps {without}"))
         .env("RUSTDOCFLAGS", "-D warnings");
     planner.add("doc-tests", "examples in the documentation", 10, vec![examples]);
     planner.add("doc-pages", "rustdoc has no warnings", 10, vec![pages]);

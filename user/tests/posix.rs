@@ -49,8 +49,6 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("key_destructor", "blocking calls of the C library"),
     ("poll_", "blocking calls of the C library"),
     ("select_events", "blocking calls of the C library"),
-    ("sched_inherit", "scheduling parameters"),
-    ("sched_param", "scheduling parameters"),
     ("sleep_", "blocking calls of the C library"),
     ("thread_once_cancel", "blocking calls of the C library"),
     ("wait_child", "blocking calls of the C library"),

@@ -1,0 +1,120 @@
+//! How urgent a thread is, in POSIX's words: a full thread with a real-time policy and a priority
+//! is time-critical in heddle's scheduler, any other one is lazy.
+//!
+//! The kernel is not asked: no privilege is needed, and no kernel thread changes.
+//!
+//! # Safety
+//! For all exported functions of this file: pointers are valid, and a `pthread_t` names a thread
+//! that exists.
+
+use core::ffi::c_int;
+
+use libc::{pthread_t, sched_param};
+
+use super::{find, this};
+
+/// Policy and priority as the program has set them.
+#[derive(Clone, Copy)]
+pub struct Schedule {
+    policy: c_int,
+    priority: c_int,
+}
+
+impl Default for Schedule {
+    fn default() -> Self {
+        Schedule { policy: libc::SCHED_OTHER, priority: 0 }
+    }
+}
+
+impl Schedule {
+    /// # Errors
+    /// `EINVAL` for a policy that there is not, or a priority that it does not have.
+    fn new(policy: c_int, priority: c_int) -> Result<Schedule, c_int> {
+        let priorities = match policy {
+            libc::SCHED_OTHER | libc::SCHED_BATCH | libc::SCHED_IDLE => 0..=0,
+            libc::SCHED_FIFO | libc::SCHED_RR => 1..=99,
+            _ => return Err(libc::EINVAL),
+        };
+        match priorities.contains(&priority) {
+            true => Ok(Schedule { policy, priority }),
+            false => Err(libc::EINVAL),
+        }
+    }
+
+    /// That of a new thread: the caller's, if it is a full thread and the attributes don't say
+    /// otherwise. (They say `SCHED_OTHER` then: threads with another policy of their own are kernel
+    /// threads.)
+    pub fn inherited(is_explicit: bool) -> Schedule {
+        match this() {
+            Some(me) if !is_explicit => me.about().schedule,
+            _ => Schedule::default(),
+        }
+    }
+
+    /// The priority of a time-critical thread.
+    pub fn critical(self) -> Option<u8> {
+        u8::try_from(self.priority).ok().filter(|&priority| priority != 0)
+    }
+}
+
+/// # Safety
+/// As the exported functions; `None` for a kernel thread.
+unsafe fn change(
+    thread: pthread_t,
+    new: impl FnOnce(Schedule) -> Result<Schedule, c_int>,
+) -> Option<c_int> {
+    // SAFETY: passed on.
+    let target = unsafe { find(thread)? };
+    let mut about = target.about();
+    let schedule = match new(about.schedule) {
+        Ok(schedule) => schedule,
+        Err(error) => return Some(error),
+    };
+    about.schedule = schedule;
+    if let Some(thread) = &about.thread {
+        // Priorities were checked.
+        let _ = thread.set_priority(schedule.critical());
+    }
+    Some(0)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn heddle_user_pthread_setschedparam(
+    thread: pthread_t,
+    policy: c_int,
+    param: *const sched_param,
+) -> c_int {
+    // SAFETY: the caller's thread and parameter.
+    unsafe {
+        let priority = (*param).sched_priority;
+        change(thread, |_| Schedule::new(policy, priority))
+            .unwrap_or_else(|| libc::pthread_setschedparam(thread, policy, param))
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn heddle_user_pthread_setschedprio(thread: pthread_t, priority: c_int) -> c_int {
+    // SAFETY: the caller's thread.
+    unsafe {
+        change(thread, |now| Schedule::new(now.policy, priority))
+            .unwrap_or_else(|| libc::pthread_setschedprio(thread, priority))
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn heddle_user_pthread_getschedparam(
+    thread: pthread_t,
+    policy: *mut c_int,
+    param: *mut sched_param,
+) -> c_int {
+    // SAFETY: the caller's thread and places.
+    unsafe {
+        let Some(target) = find(thread) else {
+            return libc::pthread_getschedparam(thread, policy, param);
+        };
+        let schedule = target.about().schedule;
+        policy.write(schedule.policy);
+        (*param).sched_priority = schedule.priority;
+    }
+    0
+}
