@@ -68,6 +68,12 @@ fn what_cannot_be_run_has_the_status_of_shells() {
     assert_eq!(output.status.code(), Some(126), "{}", stderr(&output));
     let output = scratch.run(&["/"]);
     assert_eq!(output.status.code(), Some(126));
+    // There, but not what it is run by.
+    let script = scratch.file("script", "#!/no/such/interpreter -x\n");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("bits");
+    let output = scratch.run(&[&script]);
+    assert_eq!(output.status.code(), Some(127), "{}", stderr(&output));
+    assert!(stderr(&output).contains("/no/such/interpreter"), "{}", stderr(&output));
     // Executable by its bits, but nothing that a kernel knows.
     let garbage = scratch.file("garbage", "\0\u{1}\u{2}");
     fs::set_permissions(&garbage, fs::Permissions::from_mode(0o755)).expect("bits");

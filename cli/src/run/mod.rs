@@ -192,8 +192,13 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         Err(error) => {
             drop(prepared);
             let error = if is_no_room(&error) { alone(&path, &arguments, error) } else { error };
-            tell(&format!("{}: {error}", program.path.display()));
-            let status = if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
+            let is_missing = error.kind() == std::io::ErrorKind::NotFound;
+            let path = program.path.display();
+            match program.missing_interpreter().filter(|_| is_missing) {
+                Some(other) => tell(&format!("{path}: it needs {}: {error}", other.display())),
+                None => tell(&format!("{path}: {error}")),
+            }
+            let status = if is_missing { 127 } else { 126 };
             return Ok(ExitCode::from(status));
         }
     };

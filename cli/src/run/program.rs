@@ -61,6 +61,8 @@ pub struct Program {
     /// What the kernel will map: the program, or for a script its interpreter. None if it is no
     /// ELF file of a kind that is known here.
     pub image: Option<Image>,
+    /// What a script's first line names, in the end.
+    interpreter: Option<PathBuf>,
     /// A text without a first line that names an interpreter: /bin/sh runs it, as execvp has it.
     pub is_plain_text: bool,
     /// Whether the loader distrusts its environment: the file changes user, group or
@@ -72,8 +74,13 @@ impl Program {
     /// Finds `name` as execvp does.
     pub fn find(name: &OsStr) -> Result<Program, Missing> {
         let path = locate(name)?;
-        let mut program =
-            Program { path: path.clone(), image: None, is_plain_text: false, is_privileged: false };
+        let mut program = Program {
+            path: path.clone(),
+            image: None,
+            interpreter: None,
+            is_plain_text: false,
+            is_privileged: false,
+        };
         let mut next = path;
         for _ in 0..INTERPRETERS_MAX {
             // A script's own bits count for nothing.
@@ -83,7 +90,10 @@ impl Program {
                     program.image = Image::open(&next).ok();
                     break;
                 }
-                Begin::Script(interpreter) => next = interpreter,
+                Begin::Script(interpreter) => {
+                    program.interpreter = Some(interpreter.clone());
+                    next = interpreter;
+                }
                 Begin::Text => {
                     program.is_plain_text = next == program.path;
                     next = PathBuf::from("/bin/sh");
@@ -102,6 +112,13 @@ impl Program {
         }
         let shell = [OsString::from("/bin/sh"), self.path.clone().into()];
         ("/bin/sh".into(), shell.into_iter().chain(words[1..].to_vec()).collect())
+    }
+
+    /// Why the kernel says that there is no such file as one that is there: what is to load it, or
+    /// to interpret it, is not.
+    pub fn missing_interpreter(&self) -> Option<&Path> {
+        let loader = self.image.as_ref().and_then(|image| image.head.interpreter.as_deref());
+        [self.interpreter.as_deref(), loader].into_iter().flatten().find(|path| !path.exists())
     }
 
     /// What the thread table and the Stack Tuner cannot do for it, if anything. `loadable` says
