@@ -5,6 +5,10 @@
 //! `sem_getvalue` are the C library's: they only touch that word. Semaphores that are shared with
 //! other processes, those with a name among them, are the C library's whole.
 //!
+//! A kernel thread waits by the C library's own function, in the kernel: a signal handler ends that
+//! wait (EINTR), which programs rely on. A post wakes one full thread, and only if none waited one
+//! kernel thread. Whoever is about to wait sees the new value instead, so no post is lost.
+//!
 //! # Safety
 //! For all exported functions of this file: pointers are valid and point to what their type says.
 
@@ -14,6 +18,7 @@ use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 use heddle::raw::{self, Ended, Moment};
 use libc::{clockid_t, sem_t, timespec};
+use rustix::thread::futex::{self, Flags};
 
 use super::wake;
 use crate::threads::cancel;
@@ -69,15 +74,14 @@ impl Sem {
     }
 
     /// Waits as a thread that is counted; afterwards it is not.
-    fn wait(&self, until: Moment, is_cancellable: bool) -> Ended {
+    fn wait(&self, until: Moment) -> Ended {
         self.word.fetch_add(WAITER, Relaxed);
         loop {
             if self.try_take(WAITER + 1) {
                 return Ended::Woken;
             }
             // SAFETY: the caller's semaphore, which lives while somebody waits for it.
-            let ended =
-                unsafe { raw::futex_wait(self.value(), 0, raw::ANY, until, is_cancellable) };
+            let ended = unsafe { raw::futex_wait(self.value(), 0, raw::ANY, until, true) };
             if matches!(ended, Ended::TimedOut | Ended::Cancelled) {
                 self.word.fetch_sub(WAITER, Relaxed);
                 return ended;
@@ -97,8 +101,9 @@ impl Sem {
                 Err(seen) => word = seen,
             }
         }
-        if word / WAITER != 0 {
-            wake(self.value(), 1);
+        if word / WAITER != 0 && wake(self.value(), 1) == 0 {
+            // SAFETY: the address of four bytes; a futex need not be there any more.
+            let _ = futex::wake(unsafe { &*self.value() }, Flags::PRIVATE, 1);
         }
         true
     }
@@ -109,8 +114,7 @@ fn wait(sem: &Sem, until: Moment) -> c_int {
     if sem.try_take(1) {
         return 0;
     }
-    let is_cancellable = crate::me().is_some();
-    match errno::kept(|| sem.wait(until, is_cancellable)) {
+    match errno::kept(|| sem.wait(until)) {
         Ended::Cancelled => cancel::act(),
         Ended::TimedOut => {
             errno::set(libc::ETIMEDOUT);

@@ -4,8 +4,11 @@
 //! For all exported functions of this file: pointers are valid, and a `pthread_t` names a thread
 //! that exists.
 
+use core::cell::Cell;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::MaybeUninit;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -29,10 +32,29 @@ pub fn inherited_name() -> [u8; NAME_BYTES] {
     if let Some(me) = this() {
         return me.about().name;
     }
+    let changes = CHANGES.load(Relaxed);
+    let (known_at, known) = KNOWN.get();
+    if known_at == changes {
+        return known;
+    }
     let mut name = [0; NAME_BYTES];
     // SAFETY: a place of that size.
     unsafe { pthread_getname_np(libc::pthread_self(), name.as_mut_ptr().cast(), NAME_BYTES) };
+    KNOWN.set((changes, name));
     name
+}
+
+/// How often a kernel thread was renamed.
+static CHANGES: AtomicU32 = AtomicU32::new(1);
+
+thread_local! {
+    /// The name of this kernel thread, and the number of changes by then: the kernel is asked once.
+    static KNOWN: Cell<(u32, [u8; NAME_BYTES])> = const { Cell::new((0, [0; NAME_BYTES])) };
+}
+
+/// A kernel thread was renamed.
+pub fn forget_names() {
+    CHANGES.fetch_add(1, Relaxed);
 }
 
 /// What a thread with this start function is for, as far as can be told: the function's name.
@@ -68,6 +90,7 @@ unsafe extern "C" fn heddle_user_pthread_setname_np(
 ) -> c_int {
     // SAFETY: the caller's thread.
     let Some(target) = (unsafe { find(thread) }) else {
+        forget_names();
         // SAFETY: the caller's text.
         return unsafe { pthread_setname_np(thread, name) };
     };

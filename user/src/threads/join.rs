@@ -73,6 +73,11 @@ fn waits_for_me(target: &Pthread, me: usize) -> bool {
 
 fn wait_for(target: &Pthread, until: Moment) -> Ended {
     let is_cancellable = crate::me().is_some();
+    if !is_cancellable && !target.has_ended() {
+        // A kernel thread that sleeps and is woken costs two switches of the kernel: where there is
+        // one processor, this lets the worker run first.
+        errno::kept(heddle::thread::yield_now);
+    }
     while !target.has_ended() {
         // SAFETY: nobody frees it before it is joined, which is what we do.
         let ended =
