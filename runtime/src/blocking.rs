@@ -17,9 +17,8 @@ use std::time::Duration;
 
 use crate::control::{Control, Outcome, WaitKind};
 use crate::deadlock::HELPERS_IDLE;
-use crate::sched;
 use crate::sys::task;
-use crate::wait;
+use crate::{full, sched, wait};
 
 /// Most kernel threads of the pool. More jobs than this wait for a thread.
 const THREADS_MAX: u32 = 512;
@@ -102,12 +101,16 @@ where
     let mut job = Job { closure: Some(f), result: None, caller: me };
     let pinned = crate::thread::Pinned::new();
     me.wait.set(WaitKind::None);
+    // From the moment it is queued the job may make the caller ready: until it has parked, a full
+    // thread must do nothing else that makes it so, as being preempted does.
+    let pin = full::pin();
     let queued = POOL.queue(JobPointer { job: (&raw mut job).cast(), run: run::<F, T> });
     if queued {
         // Ended by `run` only: neither deadline nor cancellation, for the job borrows from us.
         let outcome = sched::wait(me, 0);
         debug_assert_eq!(outcome, Outcome::Woken);
     } else if let Some(closure) = job.closure.take() {
+        drop(pin);
         // Better a worker that blocks than a call that fails.
         job.result = Some(catch_unwind(AssertUnwindSafe(closure)));
     }

@@ -9,6 +9,8 @@ use crate::hibernate::DROWSY_MAX;
 const WORKERS_MAX: usize = 256;
 /// How long the Lazy region may wait for a slice by default.
 const LAZY_BOUND: Duration = Duration::from_millis(100);
+/// How long a full thread may run by default while others wait.
+const SLICE: Duration = Duration::from_millis(5);
 
 /// What threads are made of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -34,7 +36,8 @@ pub enum Io {
 
 /// How the runtime starts. Values that are not set come from `HEDDLE_WORKERS`,
 /// `HEDDLE_BACKEND` (`user`, `native`), `HEDDLE_IO` (`uring`, `epoll`), `HEDDLE_THREADS`
-/// (`light`, `full`), `HEDDLE_LAZY_BOUND` (milliseconds, or `off`), `HEDDLE_DROWSY` (0 to 64), else
+/// (`light`, `full`), `HEDDLE_LAZY_BOUND` and `HEDDLE_SLICE` (milliseconds, or `off`),
+/// `HEDDLE_DROWSY` (0 to 64), else
 /// from the machine.
 ///
 /// ```
@@ -48,6 +51,7 @@ pub struct Config {
     full_threads: Option<bool>,
     lazy_bound: Option<Option<Duration>>,
     drowsy: Option<usize>,
+    slice: Option<Option<Duration>>,
 }
 
 impl Config {
@@ -92,6 +96,14 @@ impl Config {
     /// last: one that wakes soon then costs nothing more. 0 to 64; by default 64.
     pub fn drowsy(mut self, count: usize) -> Self {
         self.drowsy = Some(count);
+        self
+    }
+
+    /// How long a full thread may run while others wait for its worker; then it is preempted.
+    /// `None` = until it waits or yields. 5 ms by default, less while threads use up their slices
+    /// one after the other: one that spins for another comes to it sooner so.
+    pub fn slice(mut self, slice: Option<Duration>) -> Self {
+        self.slice = Some(slice);
         self
     }
 
@@ -146,7 +158,11 @@ impl Config {
             },
             lazy_bound_ns: match self.lazy_bound {
                 Some(bound) => bound.map_or(0, |b| b.as_nanos().clamp(1, u64::MAX.into()) as u64),
-                None => lazy_bound_from_environment()?,
+                None => bound_from_environment("HEDDLE_LAZY_BOUND", LAZY_BOUND)?,
+            },
+            slice_ns: match self.slice {
+                Some(slice) => slice.map_or(0, |s| s.as_nanos().clamp(1, u64::MAX.into()) as u64),
+                None => bound_from_environment("HEDDLE_SLICE", SLICE)?,
             },
         })
     }
@@ -162,6 +178,8 @@ pub(crate) struct Settings {
     pub drowsy: usize,
     /// 0 = no bound.
     pub lazy_bound_ns: u64,
+    /// 0 = no preemption.
+    pub slice_ns: u64,
 }
 
 fn variable(name: &str) -> Option<String> {
@@ -169,12 +187,13 @@ fn variable(name: &str) -> Option<String> {
 }
 
 /// Variables that heddle reads, those of its tools included (see heddle(7)).
-const NAMES: [&str; 8] = [
+const NAMES: [&str; 9] = [
     "HEDDLE_WORKERS",
     "HEDDLE_BACKEND",
     "HEDDLE_IO",
     "HEDDLE_THREADS",
     "HEDDLE_LAZY_BOUND",
+    "HEDDLE_SLICE",
     "HEDDLE_DROWSY",
     "HEDDLE_TRACE",
     "HEDDLE_PLAN",
@@ -244,13 +263,14 @@ fn full_from_environment() -> io::Result<bool> {
     }
 }
 
-fn lazy_bound_from_environment() -> io::Result<u64> {
-    match variable("HEDDLE_LAZY_BOUND").as_deref() {
-        None => Ok(LAZY_BOUND.as_nanos() as u64),
+/// A time in milliseconds, as ns; 0 for `off`.
+fn bound_from_environment(name: &str, default: Duration) -> io::Result<u64> {
+    match variable(name).as_deref() {
+        None => Ok(default.as_nanos() as u64),
         Some("off") => Ok(0),
         Some(text) => match text.parse::<u64>() {
             Ok(ms) if ms > 0 => Ok(ms.saturating_mul(1_000_000)),
-            _ => Err(unreadable("HEDDLE_LAZY_BOUND", text)),
+            _ => Err(unreadable(name, text)),
         },
     }
 }

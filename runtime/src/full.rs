@@ -81,13 +81,18 @@ pub(crate) fn me() -> Option<&'static Control> {
     OWN.with(|own| own.thread.get())
 }
 
+/// Whether the calling full thread is pinned.
+pub(crate) fn is_pinned() -> bool {
+    OWN.with(|own| own.pins.get() != 0)
+}
+
 /// See the file's head. Means nothing for other threads than full ones.
 #[must_use]
-pub(crate) struct Pin(bool);
+pub struct Pin(bool);
 
 /// Keeps the calling thread on its worker.
 #[inline(always)]
-pub(crate) fn pin() -> Pin {
+pub fn pin() -> Pin {
     let exist = exist();
     if exist {
         OWN.with(|own| own.pins.set(own.pins.get() + 1));

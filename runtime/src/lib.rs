@@ -37,6 +37,7 @@ mod model;
 mod monitor;
 pub mod net;
 mod offered;
+mod preempt;
 pub mod process;
 mod queue;
 #[doc(hidden)]

@@ -9,10 +9,15 @@
 //! Compensation: as many workers run as were configured, whatever others are blocked. Threads of a
 //! blocked worker that may move (those that have not started, full ones that are ready) are taken
 //! by a worker that sleeps, else by a spare one that is started, else, when enough workers run, by
-//! one of these. Full threads that wait at a blocked worker are made ready by the monitor when
-//! their time or their event comes ([`Worker::rescue`]). There is no limit but that of the kernel
-//! for threads: were there one, that many threads that wait in the kernel for another thread would
-//! wait for ever. When workers come back and too many run, those started last rest.
+//! one of these. Full threads that wait at a worker that does not look are made ready by the
+//! monitor when their time or their event comes ([`Worker::rescue`]). There is no limit but that
+//! of the kernel for threads: were there one, that many threads that wait in the kernel for
+//! another thread would wait for ever. When workers come back and too many run, those started last
+//! rest.
+//!
+//! Preemption: a full thread that has run for a slice while others wait is asked to leave
+//! (`preempt.rs`). While all threads of a worker use their slices up, they get less: they may spin
+//! for each other.
 //!
 //! When all workers sleep the monitor sleeps as well; the first worker that wakes wakes it.
 
@@ -28,6 +33,7 @@ use heddle_record::{Kind, State};
 use crate::control::{self, Control, Kind as ThreadKind};
 use crate::deadlock::{self, HELPERS_IDLE, Waiting};
 use crate::full;
+use crate::preempt;
 use crate::runtime::Runtime;
 use crate::stack;
 use crate::sys::{futex, libc_tls, task};
@@ -37,11 +43,15 @@ use crate::worker::Worker;
 const TICK: Duration = Duration::from_millis(10);
 /// The same when there are full threads.
 const TICK_FULL: Duration = Duration::from_millis(2);
+/// The same while full threads use up their slices one after the other.
+const TICK_SPINNING: Duration = Duration::from_millis(1);
 /// Looks after which the kernel is asked again what a blocked worker does.
 const LOOKS_PER_ASK: u32 = 64;
 /// Time without any running worker after which the monitor sleeps.
 const IDLE: Duration = Duration::from_millis(100);
 
+/// Most that a thread gets then, ns.
+const SLICE_SPINNING_NS: u64 = 1_000_000;
 /// Time between two rounds of stack measurements, and threads that a round measures: at most 1 %
 /// of a CPU.
 const ROUND: Duration = Duration::from_millis(250);
@@ -57,6 +67,8 @@ pub(crate) struct Monitor {
     pub overruns: AtomicU64,
     /// Spare workers started.
     pub spares: AtomicU64,
+    /// Times that a full thread was made to yield.
+    pub preempted: AtomicU64,
 }
 
 impl Monitor {
@@ -66,6 +78,7 @@ impl Monitor {
             blocked: AtomicU64::new(0),
             overruns: AtomicU64::new(0),
             spares: AtomicU64::new(0),
+            preempted: AtomicU64::new(0),
         }
     }
 
@@ -78,6 +91,7 @@ impl Monitor {
                 seen: Vec::new(),
                 named: HashSet::new(),
                 tick: TICK,
+                spinning: false,
                 measured: 0,
                 reported: Cell::new(false),
             }
@@ -99,7 +113,11 @@ impl Monitor {
 #[derive(Clone, Copy, Default)]
 struct Seen {
     switches: u64,
+    /// Ticks, and ns, with that count.
     same_for: u32,
+    same_ns: u64,
+    /// Slices in a row that were used up.
+    used_up: u32,
     /// Ticks in a row, of these, at which it slept in the kernel.
     asleep_for: u32,
 }
@@ -116,6 +134,8 @@ struct Watch {
     named: HashSet<u16>,
     /// Time between two looks, now.
     tick: Duration,
+    /// A thread was preempted that had used its slice up at the tick before last, too.
+    spinning: bool,
     /// The slot whose stack was measured last.
     measured: u32,
     /// Whether the deadlock report was given.
@@ -126,7 +146,7 @@ impl Watch {
     fn run(&mut self) -> ! {
         let (mut idle, mut round) = (Duration::ZERO, Duration::ZERO);
         loop {
-            self.tick = if full::exist() { TICK_FULL } else { TICK };
+            self.tick = self.next_tick();
             std::thread::sleep(self.tick);
             let busy = self.tick();
             round += self.tick;
@@ -143,6 +163,15 @@ impl Watch {
                 idle = Duration::ZERO;
             }
         }
+    }
+
+    fn next_tick(&self) -> Duration {
+        if !full::exist() {
+            return TICK;
+        }
+        let slice = Duration::from_nanos(self.runtime.config.slice_ns);
+        let tick = if self.spinning { TICK_SPINNING } else { TICK_FULL };
+        if slice.is_zero() { tick } else { tick.min(slice) }
     }
 
     /// Sleeps until a worker wakes.
@@ -182,6 +211,7 @@ impl Watch {
     /// Looks at every worker; true when one is not asleep.
     fn tick(&mut self) -> bool {
         let (mut runs, mut blocked) = (0, 0);
+        self.spinning = false;
         for worker in self.runtime.workers() {
             if worker.sleeping.is_asleep() {
                 continue;
@@ -217,14 +247,20 @@ impl Watch {
         let switches = worker.switches.load(Relaxed);
         let before = &mut self.seen[index];
         if before.switches != switches {
-            *before = Seen { switches, ..Seen::default() };
+            // More switches than that of the thread that was asked to leave: not all use theirs up.
+            let used_up = if switches == before.switches + 1 { before.used_up } else { 0 };
+            *before = Seen { switches, used_up, ..Seen::default() };
         } else {
             before.same_for += 1;
+            before.same_ns += self.tick.as_nanos() as u64;
         }
         let stuck = before.same_for > 0;
         if let Some(thread) = running {
             thread.record().add_cpu(self.tick.as_nanos() as u64);
             worker.record.add_cpu(self.tick.as_nanos() as u64);
+        }
+        if stuck && worker.has_waiting_full() {
+            worker.rescue();
         }
         let waiting = worker.ready.load(Relaxed) != 0
             || worker.fresh.len() + worker.offered.len() != 0
@@ -234,9 +270,6 @@ impl Watch {
             blocked = self.relieve(worker, running, waiting);
         }
         worker.blocked.store(blocked, Relaxed);
-        if blocked && worker.has_waiting_full() {
-            worker.rescue();
-        }
     }
 
     /// Whether it is time to ask the kernel again what a worker does for which nobody waits, or
@@ -260,6 +293,7 @@ impl Watch {
             if waiting {
                 monitor.overruns.fetch_add(1, Relaxed);
                 worker.poll.store(1, Relaxed);
+                self.preempt(worker, running);
             }
             return false;
         }
@@ -274,6 +308,24 @@ impl Watch {
             self.name(thread);
         }
         true
+    }
+
+    /// Makes the full thread that `worker` runs yield if its slice is over.
+    fn preempt(&mut self, worker: &'static Worker, running: Option<&'static Control>) {
+        let slice_ns = self.runtime.config.slice_ns;
+        let is_full = running.is_some_and(|thread| thread.kind.get() == ThreadKind::Full);
+        if slice_ns == 0 || !is_full || preempt::missing().is_some() {
+            return;
+        }
+        let before = &mut self.seen[worker.index as usize];
+        // Where all threads use up what they get, they may wait for each other.
+        let short = before.used_up > worker.offered.len();
+        self.spinning |= short;
+        let slice_ns = if short { slice_ns.min(SLICE_SPINNING_NS) } else { slice_ns };
+        if before.same_ns >= slice_ns {
+            before.used_up = before.used_up.saturating_add(1);
+            preempt::ask(worker.tid);
+        }
     }
 
     /// Finds workers for the threads of blocked ones that may move; `runs` workers are not blocked

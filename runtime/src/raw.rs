@@ -218,3 +218,39 @@ pub fn leave_worker_after_fork() {
 pub fn cancelled_error() -> io::Error {
     crate::error::cancelled()
 }
+
+/// Keeps the calling full thread where it is while the pin lives: it is not preempted. It must be
+/// dropped by the thread that made it. For code that holds a lock that the scheduler's contexts
+/// need, too.
+pub use crate::full::{Pin, pin};
+
+/// Lets no full thread be preempted while it is in `[low, high)`: the text of a library around the
+/// runtime. One range for the process.
+pub use crate::preempt::guard_text;
+
+/// The signal that preempts full threads; the program's masks must not block it on workers.
+pub const PREEMPTION_SIGNAL: i32 = crate::preempt::SIGNAL;
+
+/// What the monitor has counted so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// Times that a worker was found blocked in the kernel.
+    pub blocked: u64,
+    /// Times that a thread had kept its worker for a tick while others waited.
+    pub overruns: u64,
+    /// Times that a full thread was made to yield.
+    pub preempted: u64,
+    /// Spare workers that were started.
+    pub spares: u64,
+}
+
+/// The monitor's counts; `None` before the runtime has started.
+pub fn counts() -> Option<Counts> {
+    let monitor = &runtime::get()?.monitor;
+    Some(Counts {
+        blocked: monitor.blocked.load(Relaxed),
+        overruns: monitor.overruns.load(Relaxed),
+        preempted: monitor.preempted.load(Relaxed),
+        spares: monitor.spares.load(Relaxed),
+    })
+}

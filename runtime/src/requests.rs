@@ -8,6 +8,7 @@ use core::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::Mutex;
 
 use crate::control::Control;
+use crate::full;
 
 /// See the file's head. Each entry owns a reference to its thread.
 pub(crate) struct Requests {
@@ -27,6 +28,7 @@ impl Requests {
 
     /// Adds a thread that was cancelled; the caller has taken a reference to it.
     pub fn push(&self, thread: &'static Control) {
+        let _pin = full::pin();
         let mut list = self.list.lock().unwrap_or_else(|poison| poison.into_inner());
         list.push(thread);
         self.any.store(true, Release);

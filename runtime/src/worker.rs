@@ -111,6 +111,10 @@ pub(crate) struct Worker {
     trace: Option<Trace>,
     /// A cheap random number, for placement.
     random: Cell<u64>,
+    /// The floating-point control that its threads find.
+    float_control: u64,
+    /// Whether its kernel thread takes the signal that preempts full threads.
+    interruptible: Cell<bool>,
     /// How far the light threads are with their share of the turns, while both kinds are ready.
     share: Cell<u32>,
 
@@ -181,6 +185,8 @@ impl Worker {
             own_stack: Cell::new((ptr::null(), 0)),
             trace: Trace::new(index),
             random: Cell::new(0x9E37_79B9_7F4A_7C15 ^ (u64::from(index) << 32) ^ now),
+            float_control: arch::float_control(),
+            interruptible: Cell::new(false),
             share: Cell::new(0),
             inbox: Inbox::new(),
             sleeping: Sleep::new(),
@@ -259,7 +265,7 @@ impl Worker {
             }
         }
         // Others may have been faster with those that were offered.
-        let first = if light >= full { None } else { self.offered.pop() };
+        let first = if light >= full { None } else { self.pop_offered(Offered::pop) };
         first.or_else(|| self.queues.pop()).or_else(|| self.offered.pop())
     }
 
@@ -270,14 +276,15 @@ impl Worker {
             return self.queues.pop_lazy();
         }
         if light == 0 {
-            return self.offered.pop_lazy();
+            return self.pop_offered(Offered::pop_lazy);
         }
         // Back here after one turn: a direct switch stays among threads of one kind.
         self.budget.set(0);
         let share = self.share.get() + light;
         let light_first = share >= light + full;
         self.share.set(if light_first { share - light - full } else { share });
-        let first = if light_first { self.queues.pop_lazy() } else { self.offered.pop_lazy() };
+        let first =
+            if light_first { self.queues.pop_lazy() } else { self.pop_offered(Offered::pop_lazy) };
         first.or_else(|| self.offered.pop_lazy()).or_else(|| self.queues.pop_lazy())
     }
 

@@ -88,6 +88,25 @@ pub(crate) fn thread_pointer() -> usize {
     pointer
 }
 
+/// The floating-point control of the calling kernel thread: FPCR.
+pub(crate) fn float_control() -> u64 {
+    let control;
+    // SAFETY: reads a register that user space may read.
+    unsafe {
+        asm!("mrs {}, fpcr", out(reg) control, options(nostack, preserves_flags, nomem));
+    }
+    control
+}
+
+/// Sets what [`float_control`] returned.
+pub(crate) fn set_float_control(control: u64) {
+    // SAFETY: a value that the register had; compiled code finds the control that the worker has
+    // had from its start.
+    unsafe {
+        asm!("msr fpcr, {}", in(reg) control, options(nostack, preserves_flags, nomem));
+    }
+}
+
 /// First instruction of a thread: x19 = argument, x29 = entry, sp = packet.
 ///
 /// # Safety

@@ -12,7 +12,8 @@
 //!
 //! **Floating-point control** (MXCSR, x87 control word, FPCR) belongs to the worker, not to the
 //! thread: it is not switched. A thread that changes rounding or exception masks has to put them
-//! back before it calls anything that may block.
+//! back before it calls anything that may block. A thread that is left by a signal (`preempt.rs`)
+//! keeps its own: the kernel restores it, and who runs next finds the worker's.
 
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::Acquire;
@@ -27,11 +28,15 @@ mod x86_64;
 #[cfg(target_arch = "aarch64")]
 use aarch64::valgrind_request;
 #[cfg(target_arch = "aarch64")]
-pub(crate) use aarch64::{switch, switch_with_tls, thread_pointer, trampoline};
+pub(crate) use aarch64::{
+    float_control, set_float_control, switch, switch_with_tls, thread_pointer, trampoline,
+};
 #[cfg(target_arch = "x86_64")]
 use x86_64::valgrind_request;
 #[cfg(target_arch = "x86_64")]
-pub(crate) use x86_64::{switch, switch_with_tls, thread_pointer, trampoline};
+pub(crate) use x86_64::{
+    float_control, set_float_control, switch, switch_with_tls, thread_pointer, trampoline,
+};
 
 /// What a thread that is not running is resumed from: 32 bytes at the head of its control block.
 ///

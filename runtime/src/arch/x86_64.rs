@@ -99,6 +99,26 @@ pub(crate) fn thread_pointer() -> usize {
     pointer
 }
 
+/// The floating-point control of the calling kernel thread: MXCSR, and the x87 control word above.
+pub(crate) fn float_control() -> u64 {
+    let mut both = [0u32; 2];
+    // SAFETY: each instruction writes its word.
+    unsafe {
+        asm!("stmxcsr [{0}]", "fnstcw [{0} + 4]", in(reg) both.as_mut_ptr(), options(nostack));
+    }
+    u64::from(both[0]) | u64::from(both[1] & 0xFFFF) << 32
+}
+
+/// Sets what [`float_control`] returned.
+pub(crate) fn set_float_control(control: u64) {
+    let both = [control as u32, (control >> 32) as u32];
+    // SAFETY: values that the registers had; compiled code finds the control that the worker has
+    // had from its start.
+    unsafe {
+        asm!("ldmxcsr [{0}]", "fldcw [{0} + 4]", in(reg) both.as_ptr(), options(nostack));
+    }
+}
+
 /// First instruction of a thread: rbx = argument, rbp = entry, rsp = packet.
 ///
 /// Backtraces end here: the return address is declared undefined and the frame pointer is zero.

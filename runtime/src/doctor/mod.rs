@@ -161,6 +161,7 @@ fn machine() -> Vec<Check> {
         Check::new(area, "fsgsbase", verdict, value, consequence)
     }));
     checks.push(full_threads());
+    checks.push(preemption());
     checks
 }
 
@@ -178,6 +179,20 @@ pub fn full_threads() -> Check {
         }
     };
     Check::new(Area::Machine, "full threads", verdict, value, consequence)
+}
+
+fn preemption() -> Check {
+    let (verdict, value, consequence) = match crate::preempt::missing() {
+        None => {
+            let value = String::from("yes, by SIGURG");
+            (Verdict::Good, value, "a full thread that keeps its worker for long makes room")
+        }
+        Some(why) => {
+            let consequence = "a full thread keeps its worker until it waits or yields";
+            (Verdict::Missing, format!("no ({why})"), consequence)
+        }
+    };
+    Check::new(Area::Machine, "preemption", verdict, value, consequence)
 }
 
 fn clock() -> Check {

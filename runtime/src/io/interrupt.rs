@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use crate::control::{CANCEL_IN_CALL, Control};
 use crate::deadlock::{HELPERS_IDLE, Waiting};
-use crate::sched;
 use crate::sys::{signals, task};
+use crate::{full, sched};
 
 /// Time between two signals to a thread that does not come out of its call.
 const AGAIN: Duration = Duration::from_millis(2);
@@ -60,6 +60,7 @@ pub(crate) fn interrupt(thread: &'static Control) {
         });
     });
     thread.references.fetch_add(1, Relaxed);
+    let _pin = full::pin();
     LIST.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
     WAKE.notify_one();
 }

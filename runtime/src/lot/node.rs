@@ -63,6 +63,7 @@ fn make(chunk: &AtomicPtr<Node>) -> Option<*mut Node> {
     static MAKING: Mutex<()> = Mutex::new(());
     static FORK_HOOK: Once = Once::new();
     FORK_HOOK.call_once(|| task::at_fork_in_child(buckets::forget_waiters));
+    let _pin = crate::full::pin();
     let _one = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
     let made = chunk.load(Acquire);
     if !made.is_null() {

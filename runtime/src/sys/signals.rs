@@ -1,6 +1,7 @@
 //! Signal handlers of the process, and what a handler may do: write to an eventfd.
 
 use std::io;
+use std::sync::OnceLock;
 
 /// How a signal was treated before.
 pub(crate) struct Action(libc::sigaction);
@@ -85,4 +86,170 @@ pub(crate) fn install_interrupt() -> i32 {
 pub(crate) fn interrupt(tid: i32, signal: i32) {
     // SAFETY: numbers only; a thread that is gone is an error that nobody needs.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, signal) };
+}
+
+/// What a signal interrupted.
+pub(crate) struct Interrupted {
+    ip: usize,
+    sp: usize,
+}
+
+impl Interrupted {
+    /// The instruction that comes next.
+    pub fn ip(&self) -> usize {
+        self.ip
+    }
+
+    /// The stack pointer.
+    pub fn sp(&self) -> usize {
+        self.sp
+    }
+
+    /// # Safety
+    /// 1. `context` is what the kernel passed to a handler.
+    unsafe fn of(context: *const libc::c_void) -> Self {
+        // SAFETY: by 1.
+        let machine = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext };
+        #[cfg(target_arch = "x86_64")]
+        let (ip, sp) =
+            (machine.gregs[libc::REG_RIP as usize], machine.gregs[libc::REG_RSP as usize]);
+        #[cfg(target_arch = "aarch64")]
+        let (ip, sp) = (machine.pc, machine.sp);
+        Interrupted { ip: ip as usize, sp: sp as usize }
+    }
+}
+
+/// What [`send_marked`] sends along, so that its signals are told from others.
+const MARK: usize = 0x6865_6464_6c65;
+/// How the signal was treated before, and what to call for marked ones.
+static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
+static HANDLER: OnceLock<fn(&Interrupted)> = OnceLock::new();
+
+/// Has `handler` called for signals of [`send_marked`], on the stack that they interrupt, with the
+/// signal mask that was there; other ones go to who handled them before.
+pub(crate) fn install_interrupter(signal: i32, handler: fn(&Interrupted)) -> io::Result<()> {
+    let _ = HANDLER.set(handler);
+    // SAFETY: plain libc calls; all zero bytes are a valid action.
+    unsafe {
+        let mut before: libc::sigaction = core::mem::zeroed();
+        libc::sigaction(signal, core::ptr::null(), &mut before);
+        let _ = BEFORE.set(before);
+        let mut action: libc::sigaction = core::mem::zeroed();
+        action.sa_sigaction = on_interrupt as *const () as usize;
+        action.sa_flags = libc::SA_RESTART | libc::SA_SIGINFO | libc::SA_NODEFER;
+        libc::sigemptyset(&mut action.sa_mask);
+        if libc::sigaction(signal, &action, core::ptr::null_mut()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+extern "C" fn on_interrupt(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    // SAFETY: the kernel passes a valid siginfo.
+    let marked =
+        unsafe { (*info).si_code == SI_QUEUE && (*info).si_value().sival_ptr as usize == MARK };
+    if marked && let Some(handler) = HANDLER.get() {
+        // SAFETY: the kernel passed it.
+        return handler(&unsafe { Interrupted::of(context) });
+    }
+    if let Some(before) = BEFORE.get() {
+        pass_on(before, signal, info, context);
+    }
+}
+
+/// Calls who handled a signal before.
+fn pass_on(
+    before: &libc::sigaction,
+    signal: i32,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    type Full = extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void);
+    type Plain = extern "C" fn(i32);
+    match before.sa_sigaction {
+        // Its default is to be ignored.
+        libc::SIG_DFL | libc::SIG_IGN => {}
+        handler if before.sa_flags & libc::SA_SIGINFO != 0 => {
+            // SAFETY: a handler installed with SA_SIGINFO has this signature.
+            let handler: Full = unsafe { core::mem::transmute(handler) };
+            handler(signal, info, context);
+        }
+        handler => {
+            // SAFETY: a handler installed without SA_SIGINFO has this signature.
+            let handler: Plain = unsafe { core::mem::transmute(handler) };
+            handler(signal);
+        }
+    }
+}
+
+/// `SI_QUEUE`: the sender gave a value.
+const SI_QUEUE: i32 = -1;
+
+/// The beginning of a `siginfo_t` of a signal with a value.
+#[repr(C)]
+struct Queued {
+    number: i32,
+    errno: i32,
+    code: i32,
+    align: i32,
+    pid: i32,
+    uid: u32,
+    value: usize,
+    rest: [u64; 12],
+}
+
+const _: () = assert!(size_of::<Queued>() == size_of::<libc::siginfo_t>());
+
+/// Sends the kernel thread `tid` of this process a marked signal.
+pub(crate) fn send_marked(tid: i32, signal: i32) {
+    // SAFETY: no arguments.
+    let (pid, uid) = unsafe { (libc::getpid(), libc::getuid()) };
+    let info = Queued {
+        number: signal,
+        errno: 0,
+        code: SI_QUEUE,
+        align: 0,
+        pid,
+        uid,
+        value: MARK,
+        rest: [0; 12],
+    };
+    // SAFETY: numbers, and a structure of the right size; a thread that is gone is an error that
+    // nobody needs.
+    unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, signal, &raw const info) };
+}
+
+/// Lets the calling kernel thread be interrupted by `signal`.
+pub(crate) fn unblock(signal: i32) {
+    // SAFETY: plain libc calls on a local set.
+    unsafe {
+        let mut set: libc::sigset_t = core::mem::zeroed();
+        libc::sigaddset(&mut set, signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, core::ptr::null_mut());
+    }
+}
+
+/// Bytes that the kernel writes to a stack for a signal.
+pub(crate) fn frame_bytes() -> usize {
+    const AT_MINSIGSTKSZ: libc::c_ulong = 51;
+    // SAFETY: a number; 0 when the kernel does not say.
+    let said = unsafe { libc::getauxval(AT_MINSIGSTKSZ) } as usize;
+    said.max(libc::MINSIGSTKSZ)
+}
+
+/// The calling thread's errno.
+pub(crate) fn errno() -> i32 {
+    // SAFETY: the calling thread's own.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Sets the calling thread's errno.
+pub(crate) fn set_errno(number: i32) {
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = number };
 }

@@ -1,6 +1,9 @@
 //! The kernel thread below a worker: its id, its signals, its alternate stack, its %gs base.
 
-use std::io;
+use std::ffi::CStr;
+use std::io::{self, Write};
+
+use rustix::fs::{Mode, OFlags};
 
 /// Kernel thread id of the caller.
 pub(crate) fn tid() -> i32 {
@@ -50,9 +53,19 @@ pub(crate) fn set_alternate_stack(bytes: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// State letter and name of a kernel thread of this process, from /proc; `None` when it is gone.
+/// State letter of a kernel thread of this process, from /proc; `None` when it is gone.
+///
+/// Allocates nothing: the monitor calls it, and an allocator's lock may belong to a thread that
+/// nobody runs before the monitor has found a worker for it.
 pub(crate) fn state_of(tid: i32) -> Option<u8> {
-    let stat = std::fs::read(format!("/proc/self/task/{tid}/stat")).ok()?;
+    let mut path = [0u8; 48];
+    write!(&mut path[..], "/proc/self/task/{tid}/stat\0").ok()?;
+    let path = CStr::from_bytes_until_nul(&path).ok()?;
+    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    // The number, the name, which has 15 letters, and the state come first.
+    let mut stat = [0u8; 64];
+    let count = rustix::io::read(&file, &mut stat).ok()?;
+    let stat = &stat[..count];
     let end = stat.iter().rposition(|&b| b == b')')?;
     stat.get(end + 2).copied()
 }

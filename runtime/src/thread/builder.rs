@@ -15,7 +15,7 @@ use crate::error::exhausted;
 use crate::runtime;
 use crate::stack::{self, CLASS_BYTES};
 use crate::sys::{clock, libc_tls, memory, policy};
-use crate::{full, sched, table};
+use crate::{full, preempt, sched, table};
 
 /// Configures a thread before it starts; std's `Builder` with what TEK adds.
 ///
@@ -115,7 +115,10 @@ impl Builder {
     /// don't work in it, and `pthread_exit` must not be called.
     ///
     /// It may go on on another worker, that is on another kernel thread, after any call that
-    /// waits or yields: idle workers take ready full threads from busy ones.
+    /// waits or yields, and after any instruction when others wait and it has run for longer than
+    /// [`crate::Config::slice`]: a signal (SIGURG) makes it yield then, which the program does not
+    /// see. Idle workers take ready full threads from busy ones, and from those that are blocked
+    /// in the kernel.
     ///
     /// On the native backend every thread is a kernel thread and has all of this.
     ///
@@ -254,7 +257,7 @@ impl Builder {
         Ok(thread)
     }
 
-    /// Bytes of a full thread's block, if there can be full threads.
+    /// Bytes of a full thread's block and for a signal, if there can be full threads.
     #[cold]
     fn block_bytes(&self) -> io::Result<usize> {
         if self.hibernate {
@@ -268,6 +271,9 @@ impl Builder {
             return Ok(0);
         }
         match libc_tls::library() {
+            Ok(library) if preempt::missing().is_none() => {
+                Ok(library.block_bytes() + preempt::stack_bytes())
+            }
             Ok(library) => Ok(library.block_bytes()),
             Err(why) => {
                 let text = format!("full threads are not possible here: {why}");

@@ -9,11 +9,29 @@ use std::io;
 
 use super::Worker;
 use crate::control::{Control, Outcome};
-use crate::full;
 use crate::io::{Epoll, Reactor};
-use crate::sys::clock;
+use crate::offered::Offered;
+use crate::sys::{clock, signals};
+use crate::{arch, full, preempt};
 
 impl Worker {
+    /// Takes a full thread by `pop`. The first one that the worker runs comes this way.
+    pub(super) fn pop_offered(
+        &self,
+        pop: fn(&Offered) -> Option<&'static Control>,
+    ) -> Option<&'static Control> {
+        if !self.interruptible.get() && preempt::prepare() {
+            self.interruptible.set(true);
+            signals::unblock(preempt::SIGNAL);
+        }
+        pop(&self.offered)
+    }
+
+    /// Who runs next finds the floating-point control that it would have found.
+    pub fn restore_float_control(&self) {
+        arch::set_float_control(self.float_control);
+    }
+
     /// Takes up to `count` ready full threads of another worker; returns how many it got.
     pub fn steal_from(&'static self, victim: &'static Worker, count: u32) -> u32 {
         let taken = victim.offered.steal(count, |thread| self.adopt(thread));
@@ -36,8 +54,8 @@ impl Worker {
         }
     }
 
-    /// Does for the full threads of this worker, which is blocked in the kernel, what only time
-    /// and events do: the monitor calls it. They become ready here, where others take them.
+    /// Does for the full threads of this worker, which does not look, what only time and events do:
+    /// the monitor calls it. They become ready here, where others take them.
     pub fn rescue(&'static self) {
         full::fire(self, clock::now_ns());
         match (&self.reactor, self.nested.get()) {

@@ -78,6 +78,7 @@ pub(super) unsafe fn give(tls: *mut u8, words: &Words) {
         return;
     }
     let cache = {
+        let _pin = crate::full::pin();
         let mut pool = pool();
         let cache = pool.caches.pop();
         pool.idle = pool.idle.min(pool.caches.len());

@@ -1,0 +1,107 @@
+//! Preemption of full threads: a thread that keeps its worker is made to yield by a signal.
+//!
+//! Protocol:
+//! 1. The monitor finds that a worker has run one full thread for longer than the slice while
+//!    others wait there, and sends the worker's kernel thread a signal.
+//! 2. The handler runs on the thread's own stack. If the thread may be left where it was
+//!    interrupted ([`may_leave`]), it yields from inside the handler; else the monitor will ask
+//!    again at its next look.
+//! 3. When its turn comes, maybe on another worker, it returns from the handler, and the kernel
+//!    restores all of its registers from the frame on its stack. The frame has neither the thread
+//!    pointer nor the base of %gs, so those of the kernel thread that it is on by then stay.
+//!
+//! A thread may be left anywhere but while it is pinned (`full.rs`), while it publishes a wait or
+//! is in one (its [`WaitKind`]), in the text that a library has named as the runtime's
+//! ([`guard_text`]), and on another stack than its own: one for signals, or one that the program
+//! switched to. Whatever else it was interrupted in, the allocator included, is its own or shared
+//! by locks, and who waits for such a lock in the kernel is compensated for.
+//!
+//! The signal is SIGURG. Its default is to be ignored, so one that comes when no handler is there,
+//! or not any more, harms nobody; programs that use it expect it without a reason; the C library
+//! keeps nothing there and debuggers pass it on. Ours carries a mark: others go to whoever handled
+//! the signal before. The handler's mask is empty (SA_NODEFER), as that of every worker, so the
+//! mask is right whoever runs next. A system call that it interrupts is restarted (SA_RESTART);
+//! those that never are (`epoll_wait`, `nanosleep`) end with EINTR: the monitor asks first whether
+//! the kernel thread runs.
+
+use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::io;
+use std::sync::OnceLock;
+
+use crate::arch;
+use crate::control::WaitKind;
+use crate::full;
+use crate::sys::signals::{self, Interrupted};
+
+/// The signal; see the file's head.
+pub(crate) const SIGNAL: i32 = libc::SIGURG;
+/// Bytes of stack that the handler and what it calls use besides the kernel's frame.
+const HANDLER_BYTES: usize = 4 << 10;
+
+/// Text inside which no thread is left.
+static GUARDED_LOW: AtomicUsize = AtomicUsize::new(0);
+static GUARDED_HIGH: AtomicUsize = AtomicUsize::new(0);
+
+/// Why there is no preemption here, if so.
+pub(crate) fn missing() -> Option<&'static str> {
+    if cfg!(not(target_arch = "x86_64")) {
+        return Some("not on this processor yet");
+    }
+    if cfg!(feature = "sim") {
+        return Some("in a simulation threads are left at its points");
+    }
+    arch::on_valgrind().then_some("valgrind follows no thread out of a signal handler")
+}
+
+/// Installs the handler, once; whether there is one.
+pub(crate) fn prepare() -> bool {
+    static PREPARED: OnceLock<io::Result<()>> = OnceLock::new();
+    missing().is_none()
+        && PREPARED.get_or_init(|| signals::install_interrupter(SIGNAL, on_signal)).is_ok()
+}
+
+/// Bytes that a stack needs for being left by a signal.
+pub(crate) fn stack_bytes() -> usize {
+    signals::frame_bytes() + HANDLER_BYTES
+}
+
+/// Lets no thread be left while it is in `[low, high)`.
+pub fn guard_text(low: usize, high: usize) {
+    GUARDED_LOW.store(low, Relaxed);
+    // ORDER: Release, so that who sees the end sees the beginning.
+    GUARDED_HIGH.store(high, Release);
+}
+
+/// Asks the kernel thread `tid` to leave the thread that it runs.
+pub(crate) fn ask(tid: i32) {
+    signals::send_marked(tid, SIGNAL);
+}
+
+/// On whatever the worker's kernel thread was doing.
+fn on_signal(interrupted: &Interrupted) {
+    let errno = signals::errno();
+    // The thread yields at its next chance if it can't be left now: the poll word is set.
+    if may_leave(interrupted)
+        && let Some(here) = full::here()
+        && let Some(me) = full::me()
+    {
+        here.runtime.monitor.preempted.fetch_add(1, Relaxed);
+        // The kernel has set the defaults for the handler. The thread gets its own back from the
+        // frame; who runs next has to find the worker's.
+        here.restore_float_control();
+        here.worker().yield_full(me);
+    }
+    signals::set_errno(errno);
+}
+
+/// See the file's head.
+fn may_leave(interrupted: &Interrupted) -> bool {
+    let Some(me) = full::me() else { return false };
+    let ip = interrupted.ip();
+    // ORDER: pairs with the Release in `guard_text`.
+    let guarded = ip < GUARDED_HIGH.load(Acquire) && ip >= GUARDED_LOW.load(Relaxed);
+    let stack = me.stack.get() as usize;
+    let on_own_stack = (stack..stack + me.stack_bytes()).contains(&interrupted.sp());
+    !full::is_pinned() && me.wait.get() == WaitKind::None && !guarded && on_own_stack
+}
