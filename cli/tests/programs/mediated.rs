@@ -119,6 +119,20 @@ fn the_next_program_in_a_process_is_mediated_on() {
 }
 
 #[test]
+fn a_daemon_that_the_program_leaves_is_given_back_what_it_inherited() {
+    if !may_go_back() {
+        crate::support::skip!("not root: there may be no way back");
+    }
+    let folder = Folder::new("mediated-daemon");
+    let policy = policy(&folder, "idle");
+    let ended = folder.start(folder.under(&["--policy", &policy], c("leaves_daemon"))).end().good();
+    let daemon: i32 = ended.output.trim().parse().expect("its number");
+    let left = policies(daemon, |_| true);
+    kill_process(Pid::from_raw(daemon).expect("a process"), Signal::KILL).expect("there");
+    assert_eq!(left, BTreeSet::from([OTHER]));
+}
+
+#[test]
 fn a_killed_heddle_leaves_nothing_behind() {
     if !is_root() {
         crate::support::skip!("not root: SCHED_RR is not permitted");

@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! - A process belongs to the family if it is the first one, or if its parent is of the family when
-//!   it is looked at first; it is known by pid and start time. This process is never taken in.
+//!   it is looked at first, or if its environment names the same plan: a daemon has no parent any
+//!   more when it is looked at. It is known by pid and start time. This process is never taken in.
 //! - What a table says of a thread counts only for a thread that /proc lists in that process.
 
 use std::collections::{HashMap, HashSet};
@@ -46,10 +47,38 @@ fn inode_of(pid: i32) -> Option<u64> {
     Some(fs::symlink_metadata(format!("/dev/shm/heddle.{pid}")).ok()?.ino())
 }
 
+/// What `heddle run` gave to a program and to whatever that starts: the path of this run's plan. A
+/// fork has what its creator was started with. `None` where nobody gave one, or where /proc does
+/// not tell.
+fn plan_of(pid: i32) -> Option<Vec<u8>> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let mut variables = environment.split(|byte| *byte == 0);
+    Some(variables.find_map(|it| it.strip_prefix(b"HEDDLE_PLAN="))?.to_vec())
+}
+
+/// Tells processes of a run by its plan.
+#[derive(Clone, Debug)]
+pub struct Kin {
+    plan: Option<Vec<u8>>,
+    since: u64,
+}
+
+impl Kin {
+    fn of(pid: i32, since: u64) -> Kin {
+        Kin { plan: plan_of(pid), since }
+    }
+
+    /// Whether a process is of the run.
+    pub fn has(&self, pid: i32, stat: &Stat) -> bool {
+        self.plan.is_some() && stat.started >= self.since && plan_of(pid) == self.plan
+    }
+}
+
 /// All of them.
 #[derive(Debug)]
 pub struct Family {
     members: HashMap<i32, Member>,
+    kin: Kin,
     /// Processes that were looked at and are not of the family.
     strangers: HashSet<i32>,
 }
@@ -59,8 +88,10 @@ impl Family {
     pub fn of(pid: i32) -> Option<Family> {
         // We may be asked for a process that started us.
         let own = std::process::id() as i32;
-        let mut family = Family { members: HashMap::new(), strangers: HashSet::from([own]) };
-        family.add(pid, &Stat::of(pid)?);
+        let stat = Stat::of(pid)?;
+        let (members, strangers) = (HashMap::new(), HashSet::from([own]));
+        let mut family = Family { members, kin: Kin::of(pid, stat.started), strangers };
+        family.add(pid, &stat);
         family.refresh();
         Some(family)
     }
@@ -75,6 +106,11 @@ impl Family {
     /// The processes.
     pub fn pids(&self) -> impl Iterator<Item = i32> {
         self.members.keys().copied()
+    }
+
+    /// By what others of this run are told.
+    pub fn kin(&self) -> &Kin {
+        &self.kin
     }
 
     /// Takes in who was born, lets go who died. Whether anything changed.
@@ -96,7 +132,7 @@ impl Family {
         loop {
             let count = unknown.len();
             unknown.retain(|(pid, stat)| {
-                let ours = self.members.contains_key(&stat.parent);
+                let ours = self.members.contains_key(&stat.parent) || self.kin.has(*pid, stat);
                 if ours {
                     self.add(*pid, stat);
                     changed = true;

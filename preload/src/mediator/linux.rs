@@ -297,7 +297,8 @@ impl World for Linux {
     fn note(&mut self, tid: i32, loan: Option<Loan>) -> bool {
         if loan.is_some() && matches!(self.watchdog, Watchdog::NotYet) {
             self.journal.set_pids(self.family.pids());
-            self.watchdog = match Twin::start(&self.shared, self.groups.as_ref()) {
+            self.watchdog = match Twin::start(&self.shared, self.groups.as_ref(), self.family.kin())
+            {
                 Ok(twin) => Watchdog::Awake(twin),
                 // Without it a crash of ours leaves threads as they are; nothing else changes.
                 Err(error) => Watchdog::Failed(error),

@@ -14,6 +14,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use super::cgroup::Groups;
+use super::family::Kin;
 use super::journal::Shared;
 use super::origin::{Traces, origin_of};
 use super::proc::{self, Stat};
@@ -32,12 +33,12 @@ impl Twin {
     ///
     /// # Errors
     /// If there is no pipe or no process to be had.
-    pub fn start(shared: &Arc<Shared>, groups: Option<&Groups>) -> io::Result<Twin> {
+    pub fn start(shared: &Arc<Shared>, groups: Option<&Groups>, kin: &Kin) -> io::Result<Twin> {
         let (reader, writer) = io::pipe()?;
         let reader = OwnedFd::from(reader);
         fork::helper(&reader, c"heddle-restore", || {
             if !waits_for_a_word(&reader) {
-                restore(shared);
+                restore(shared, kin);
                 if let Some(groups) = groups {
                     groups.remove();
                 }
@@ -66,7 +67,7 @@ fn waits_for_a_word(reader: &OwnedFd) -> bool {
 }
 
 /// Gives back what is noted, and what was inherited from it.
-fn restore(shared: &Shared) {
+fn restore(shared: &Shared, kin: &Kin) {
     let loans: HashMap<i32, Loan> = shared.loans().into_iter().collect();
     let mut couples: Vec<_> = loans.values().map(|loan| (loan.origin, loan.given)).collect();
     for (tid, loan) in &loans {
@@ -81,7 +82,7 @@ fn restore(shared: &Shared) {
     let since = shared.known_until();
     let known: HashSet<i32> = loans.keys().copied().collect();
     for _ in 0..ROUNDS_MAX {
-        if restore_newborns(&family(shared, since), since, &known, &couples) == 0 {
+        if restore_newborns(&family(shared, kin, since), since, &known, &couples) == 0 {
             break;
         }
     }
@@ -95,14 +96,16 @@ fn give_back(tid: i32, origin: &sched::Scheduling) {
 }
 
 /// The program's processes, and those that they started since they were looked at.
-fn family(shared: &Shared, since: u64) -> HashSet<i32> {
+fn family(shared: &Shared, kin: &Kin, since: u64) -> HashSet<i32> {
+    let own = std::process::id() as i32;
     let mut family: HashSet<i32> = shared.pids().into_iter().collect();
     let all = proc::processes();
     let young: Vec<(i32, Stat)> = all
         .into_iter()
         .filter_map(|pid| Some((pid, Stat::of(pid)?)))
-        .filter(|(_, stat)| stat.started >= since)
+        .filter(|(pid, stat)| stat.started >= since && *pid != own)
         .collect();
+    family.extend(young.iter().filter(|(pid, stat)| kin.has(*pid, stat)).map(|(pid, _)| *pid));
     loop {
         let before = family.len();
         let ours = young.iter().filter(|(_, stat)| family.contains(&stat.parent));
