@@ -97,6 +97,11 @@ Examples:
   heddle run --policy sensors.toml --pid 4711  for a process that runs already
   heddle run --threads user mariadbd           a thousand clients on a few kernel threads
 
+With --pid:
+  Ctrl-C, SIGTERM and SIGHUP end it and give every thread back what it had; so does Ctrl-Z until it
+  is continued, and a second process if it is killed. SIGSTOP gives no time for that. Only names
+  are known of threads of a program that was not started by heddle run.
+
 What differs for the program:
   It is heddle's child. A signal to the whole process group (kill -- -PGID, kill %1) reaches it from
   there and once more through heddle; one of the terminal's keys reaches it once. Standard error
