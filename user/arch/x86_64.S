@@ -91,6 +91,7 @@ find_and_go:
 	movups %xmm5, 80(%rsp)
 	movups %xmm6, 96(%rsp)
 	movups %xmm7, 112(%rsp)
+	movq %r11, %rdi
 	call heddle_user_find_real
 	movups 0(%rsp), %xmm0
 	movups 16(%rsp), %xmm1
@@ -115,3 +116,47 @@ find_and_go:
 	jmp *(%r11)
 	.cfi_endproc
 	.size find_and_go, . - find_and_go
+
+/* vfork of a full thread. The child runs in the parent's memory and leaves this frame first, so the
+ * return address waits in a register, and the child must not take itself for a thread on a worker.
+ */
+	.globl heddle_user_vfork
+	.hidden heddle_user_vfork
+	.type heddle_user_vfork, @function
+heddle_user_vfork:
+	.cfi_startproc
+	subq $8, %rsp
+	.cfi_adjust_cfa_offset 8
+	call heddle_user_before_vfork
+	addq $8, %rsp
+	.cfi_adjust_cfa_offset -8
+	movq own_words@gottpoff(%rip), %rsi
+	movq %fs:(%rsi), %rdx
+	movq $0, %fs:(%rsi)
+	popq %rdi
+	.cfi_adjust_cfa_offset -8
+	.cfi_register %rip, %rdi
+	movl $58, %eax			/* __NR_vfork */
+	syscall
+	pushq %rdi
+	.cfi_adjust_cfa_offset 8
+	.cfi_offset %rip, -8
+	testq %rax, %rax
+	jz 1f
+	movq %rdx, %fs:(%rsi)
+	pushq %rax
+	.cfi_adjust_cfa_offset 8
+	call heddle_user_after_vfork
+	popq %rdi
+	.cfi_adjust_cfa_offset -8
+	movq %rdi, %rax
+	testq %rax, %rax
+	jns 1f
+	subq $8, %rsp
+	.cfi_adjust_cfa_offset 8
+	call heddle_user_vfork_failed
+	addq $8, %rsp
+	.cfi_adjust_cfa_offset -8
+1:	ret
+	.cfi_endproc
+	.size heddle_user_vfork, . - heddle_user_vfork

@@ -18,11 +18,13 @@
 //! Not here: scheduling, stacks, waiting (the runtime's); deciding whether a program can be run
 //! this way (the command's).
 
+mod calls;
 mod clock;
 mod environment;
 mod errno;
 mod real;
 mod sync;
+mod sys;
 mod threads;
 
 use heddle::raw::{self, Control};

@@ -33,29 +33,43 @@ extern "C" fn absent() -> c_int {
     libc::ENOSYS
 }
 
-/// Fills the table. Called by the jump that finds it empty; any number of threads may.
-#[unsafe(no_mangle)]
-extern "C" fn heddle_user_find_real() {
+/// Fills one place of the table, of which any number of threads may ask for the same.
+///
+/// # Safety
+/// 1. The index is that of a name.
+unsafe fn find(index: usize) {
     let names = (&raw const NAMES).cast::<*const c_char>();
     let real = (&raw const REAL).cast::<AtomicPtr<c_void>>();
-    for index in 0.. {
-        // SAFETY: both have an entry for each name; the names end with null.
-        unsafe {
-            let name = *names.add(index);
-            if name.is_null() {
-                return;
-            }
-            let mut address = libc::dlsym(libc::RTLD_NEXT, name);
-            if address.is_null() {
-                address = absent as extern "C" fn() -> c_int as *mut c_void;
-            }
-            (*real.add(index)).store(address, Relaxed);
+    // SAFETY: by 1; both have an entry for each name.
+    unsafe {
+        let mut address = libc::dlsym(libc::RTLD_NEXT, *names.add(index));
+        if address.is_null() {
+            address = absent as extern "C" fn() -> c_int as *mut c_void;
         }
+        (*real.add(index)).store(address, Relaxed);
     }
 }
 
+/// Called by the jump that finds its place in the table empty. Only that one: looking for a name
+/// that the C library does not have allocates memory, and the caller may be the allocator.
+#[unsafe(no_mangle)]
+extern "C" fn heddle_user_find_real(place: *const AtomicPtr<c_void>) {
+    let first = (&raw const REAL).cast::<AtomicPtr<c_void>>();
+    // SAFETY: the jump's own place.
+    unsafe { find(place.offset_from(first) as usize) };
+}
+
 extern "C" fn at_load() {
-    heddle_user_find_real();
+    let names = (&raw const NAMES).cast::<*const c_char>();
+    for index in 0.. {
+        // SAFETY: the names end with null.
+        unsafe {
+            if (*names.add(index)).is_null() {
+                return;
+            }
+            find(index);
+        }
+    }
 }
 
 /// Before the program runs: `dlsym` in the middle of it might wait for a lock that it holds.

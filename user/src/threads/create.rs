@@ -108,6 +108,7 @@ unsafe fn create(
             base: Cell::new(0),
             exception: Cell::new(UnwindException::default()),
             asynchronous: Cell::new(false),
+            blocked: Cell::new(crate::calls::mask::own()),
         },
     }));
     let mut builder =

@@ -51,6 +51,11 @@ pub fn is_child_of(me: &Pthread) -> bool {
     core::ptr::eq(CHILD.load(Relaxed), me)
 }
 
+/// Whether the program has made threads.
+pub fn is_started() -> bool {
+    MADE.load(Relaxed)
+}
+
 /// Whether full threads can be made in this process; notes that they will be.
 pub fn may_create() -> bool {
     if NO_MORE.load(Relaxed) {

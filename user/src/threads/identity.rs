@@ -84,7 +84,7 @@ fn describe(address: usize) -> String {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn heddle_user_pthread_setname_np(
+pub unsafe extern "C" fn heddle_user_pthread_setname_np(
     thread: pthread_t,
     name: *const c_char,
 ) -> c_int {
@@ -109,7 +109,7 @@ unsafe extern "C" fn heddle_user_pthread_setname_np(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn heddle_user_pthread_getname_np(
+pub unsafe extern "C" fn heddle_user_pthread_getname_np(
     thread: pthread_t,
     name: *mut c_char,
     bytes: usize,

@@ -18,7 +18,7 @@ mod cleanup;
 mod create;
 pub mod end;
 pub mod fork;
-mod identity;
+pub mod identity;
 mod join;
 mod own;
 mod schedule;
@@ -76,6 +76,8 @@ struct Own {
     base: Cell<usize>,
     exception: Cell<UnwindException>,
     asynchronous: Cell<bool>,
+    /// The signals that it has blocked; bit 0 is the first.
+    blocked: Cell<u64>,
 }
 
 /// What others may ask for or change.
@@ -100,6 +102,11 @@ impl Pthread {
     /// The runtime's handle.
     fn thread(&self) -> Option<Thread> {
         self.about().thread.clone()
+    }
+
+    /// The signals that the calling thread, which this is, has blocked; bit 0 is the first.
+    pub fn blocked(&self) -> &Cell<u64> {
+        &self.own.blocked
     }
 
     fn has_ended(&self) -> bool {
@@ -156,6 +163,11 @@ fn find_number() -> u32 {
     };
     NUMBER.set(number);
     number
+}
+
+/// Whether `number` is one of a full thread's.
+pub fn is_number(number: i32) -> bool {
+    number > 0 && number as u32 & NUMBER_FIRST != 0
 }
 
 /// Whether the caller is a full thread on a worker.

@@ -1,0 +1,114 @@
+//! Calls that sleep in the kernel and have nothing that a ring could wait for: each is made on a
+//! kernel thread of the blocking pool, with the caller's arguments.
+//!
+//! # Safety
+//! For all exported functions of this file: as the C library's functions of the same name.
+
+use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
+
+use libc::{addrinfo, hostent, off_t, sockaddr, socklen_t, ssize_t};
+
+use heddle::raw;
+
+use super::{away, exported};
+
+/// Makes a call on the pool; a point of cancellation.
+fn call<T>(call: impl FnOnce() -> T) -> T {
+    if raw::is_cancelled() {
+        crate::threads::cancel::act();
+    }
+    away(call)
+}
+
+/// Defines exported functions that make the C library's call of the first name on the pool.
+macro_rules! made_elsewhere {
+    ($($real:ident: $($name:ident),+ => $arguments:tt -> $result:ty;)+) => {
+        $($(
+            made_elsewhere! { @one $real $name $arguments $result }
+        )+)+
+    };
+    (@one $real:ident $name:ident ($($argument:ident: $type:ty),*) $result:ty) => {
+        exported! {
+            ($name) ($($argument: $type),*) -> $result {
+                // SAFETY: the C library's function.
+                unsafe extern "C-unwind" {
+                    fn $real($($argument: $type),*) -> $result;
+                }
+                // SAFETY: the caller's arguments, lent for the call.
+                call(move || unsafe { $real($($argument),*) })
+            }
+        }
+    };
+}
+
+made_elsewhere! {
+    sendfile: heddle_user_sendfile, heddle_user_sendfile64
+        => (out: c_int, from: c_int, offset: *mut off_t, count: usize) -> ssize_t;
+    splice: heddle_user_splice
+        => (from: c_int, from_offset: *mut i64, to: c_int, to_offset: *mut i64,
+            count: usize, flags: c_uint) -> ssize_t;
+    tee: heddle_user_tee
+        => (from: c_int, to: c_int, count: usize, flags: c_uint) -> ssize_t;
+    copy_file_range: heddle_user_copy_file_range
+        => (from: c_int, from_offset: *mut i64, to: c_int, to_offset: *mut i64,
+            count: usize, flags: c_uint) -> ssize_t;
+    fsync: heddle_user_fsync => (fd: c_int) -> c_int;
+    fdatasync: heddle_user_fdatasync => (fd: c_int) -> c_int;
+    fallocate: heddle_user_fallocate, heddle_user_fallocate64
+        => (fd: c_int, mode: c_int, offset: off_t, length: off_t) -> c_int;
+    posix_fallocate: heddle_user_posix_fallocate, heddle_user_posix_fallocate64
+        => (fd: c_int, offset: off_t, length: off_t) -> c_int;
+    ftruncate: heddle_user_ftruncate, heddle_user_ftruncate64
+        => (fd: c_int, length: off_t) -> c_int;
+    truncate: heddle_user_truncate, heddle_user_truncate64
+        => (path: *const c_char, length: off_t) -> c_int;
+    sync: heddle_user_sync
+        => () -> ();
+    syncfs: heddle_user_syncfs
+        => (fd: c_int) -> c_int;
+    sync_file_range: heddle_user_sync_file_range
+        => (fd: c_int, offset: off_t, length: off_t, flags: c_uint) -> c_int;
+    msync: heddle_user_msync
+        => (start: *mut c_void, length: usize, flags: c_int) -> c_int;
+    tcdrain: heddle_user_tcdrain
+        => (fd: c_int) -> c_int;
+
+    getaddrinfo: heddle_user_getaddrinfo
+        => (node: *const c_char, service: *const c_char, hints: *const addrinfo,
+            result: *mut *mut addrinfo) -> c_int;
+    getnameinfo: heddle_user_getnameinfo
+        => (address: *const sockaddr, length: socklen_t, host: *mut c_char, host_room: socklen_t,
+            service: *mut c_char, service_room: socklen_t, flags: c_int) -> c_int;
+    gethostbyname_r: heddle_user_gethostbyname_r
+        => (name: *const c_char, entry: *mut hostent, buffer: *mut c_char, room: usize,
+            result: *mut *mut hostent, error: *mut c_int) -> c_int;
+    gethostbyname2_r: heddle_user_gethostbyname2_r
+        => (name: *const c_char, family: c_int, entry: *mut hostent, buffer: *mut c_char,
+            room: usize, result: *mut *mut hostent, error: *mut c_int) -> c_int;
+    gethostbyaddr_r: heddle_user_gethostbyaddr_r
+        => (address: *const c_void, length: socklen_t, family: c_int, entry: *mut hostent,
+            buffer: *mut c_char, room: usize, result: *mut *mut hostent,
+            error: *mut c_int) -> c_int;
+
+    msgsnd: heddle_user_msgsnd
+        => (queue: c_int, message: *const c_void, length: usize, flags: c_int) -> c_int;
+    msgrcv: heddle_user_msgrcv
+        => (queue: c_int, message: *mut c_void, length: usize, kind: c_long,
+            flags: c_int) -> ssize_t;
+    semop: heddle_user_semop
+        => (set: c_int, operations: *mut libc::sembuf, count: usize) -> c_int;
+    semtimedop: heddle_user_semtimedop
+        => (set: c_int, operations: *mut libc::sembuf, count: usize,
+            timeout: *const libc::timespec) -> c_int;
+    mq_receive: heddle_user_mq_receive
+        => (queue: libc::mqd_t, message: *mut c_char, length: usize,
+            priority: *mut c_uint) -> ssize_t;
+    mq_timedreceive: heddle_user_mq_timedreceive
+        => (queue: libc::mqd_t, message: *mut c_char, length: usize, priority: *mut c_uint,
+            until: *const libc::timespec) -> ssize_t;
+    mq_send: heddle_user_mq_send
+        => (queue: libc::mqd_t, message: *const c_char, length: usize, priority: c_uint) -> c_int;
+    mq_timedsend: heddle_user_mq_timedsend
+        => (queue: libc::mqd_t, message: *const c_char, length: usize, priority: c_uint,
+            until: *const libc::timespec) -> c_int;
+}

@@ -1,0 +1,162 @@
+//! `read`, `write`, `open` and what is like them.
+//!
+//! # Safety
+//! For all exported functions of this file: as the C library's functions of the same name.
+
+use core::ffi::{c_char, c_int, c_uint, c_void};
+
+use libc::{iovec, mode_t, off_t};
+
+use super::transfer::{BYTES_MAX, HERE, Parts, read, write};
+use super::{Result, checked, disk, elsewhere, exported, made, made_int};
+
+fn one(buffer: *const c_void, length: usize) -> iovec {
+    iovec { iov_base: buffer.cast_mut(), iov_len: length.min(BYTES_MAX) }
+}
+
+fn read_one(fd: c_int, buffer: *mut c_void, length: usize, offset: off_t) -> Result<isize> {
+    read(fd, Parts { first: &one(buffer, length), count: 1 }, offset, 0)
+}
+
+fn write_one(fd: c_int, buffer: *const c_void, length: usize, offset: off_t) -> Result<isize> {
+    write(fd, Parts { first: &one(buffer, length), count: 1 }, offset, 0)
+}
+
+/// Ends the program as the C library does when the compiler knows that the caller's memory, `room`
+/// bytes, is too small for `length`.
+pub fn check_room(length: usize, room: usize) {
+    // SAFETY: the C library's function takes nothing.
+    unsafe extern "C-unwind" {
+        fn __chk_fail() -> !;
+    }
+    if length > room {
+        // SAFETY: as above.
+        unsafe { __chk_fail() }
+    }
+}
+
+exported! {
+    (heddle_user_read, heddle_user___read) (
+        fd: c_int, buffer: *mut c_void, length: usize
+    ) -> isize {
+        made(|| read_one(fd, buffer, length, HERE))
+    }
+
+    (heddle_user___read_chk) (
+        fd: c_int, buffer: *mut c_void, length: usize, room: usize
+    ) -> isize {
+        check_room(length, room);
+        made(|| read_one(fd, buffer, length, HERE))
+    }
+
+    (heddle_user_pread, heddle_user_pread64, heddle_user___pread64) (
+        fd: c_int, buffer: *mut c_void, length: usize, offset: off_t
+    ) -> isize {
+        made(|| disk::at(offset, || read_one(fd, buffer, length, offset)))
+    }
+
+    (heddle_user___pread_chk, heddle_user___pread64_chk) (
+        fd: c_int, buffer: *mut c_void, length: usize, offset: off_t, room: usize
+    ) -> isize {
+        check_room(length, room);
+        made(|| disk::at(offset, || read_one(fd, buffer, length, offset)))
+    }
+
+    (heddle_user_readv) (fd: c_int, first: *const iovec, count: c_int) -> isize {
+        made(|| read(fd, Parts { first, count }, HERE, 0))
+    }
+
+    (heddle_user_preadv, heddle_user_preadv64) (
+        fd: c_int, first: *const iovec, count: c_int, offset: off_t
+    ) -> isize {
+        made(|| disk::at(offset, || read(fd, Parts { first, count }, offset, 0)))
+    }
+
+    (heddle_user_preadv2, heddle_user_preadv64v2) (
+        fd: c_int, first: *const iovec, count: c_int, offset: off_t, flags: c_int
+    ) -> isize {
+        made(|| read(fd, Parts { first, count }, offset, flags))
+    }
+
+    (heddle_user_write, heddle_user___write) (
+        fd: c_int, buffer: *const c_void, length: usize
+    ) -> isize {
+        made(|| write_one(fd, buffer, length, HERE))
+    }
+
+    (heddle_user_pwrite, heddle_user_pwrite64, heddle_user___pwrite64) (
+        fd: c_int, buffer: *const c_void, length: usize, offset: off_t
+    ) -> isize {
+        made(|| disk::at(offset, || write_one(fd, buffer, length, offset)))
+    }
+
+    (heddle_user_writev) (fd: c_int, first: *const iovec, count: c_int) -> isize {
+        made(|| write(fd, Parts { first, count }, HERE, 0))
+    }
+
+    (heddle_user_pwritev, heddle_user_pwritev64) (
+        fd: c_int, first: *const iovec, count: c_int, offset: off_t
+    ) -> isize {
+        made(|| disk::at(offset, || write(fd, Parts { first, count }, offset, 0)))
+    }
+
+    (heddle_user_pwritev2, heddle_user_pwritev64v2) (
+        fd: c_int, first: *const iovec, count: c_int, offset: off_t, flags: c_int
+    ) -> isize {
+        made(|| write(fd, Parts { first, count }, offset, flags))
+    }
+}
+
+/// Whether opening `path` waits for somebody at the other end of a named pipe.
+///
+/// Not asked where the flags say that it does not wait.
+fn is_pipe(directory: c_int, path: *const c_char, flags: c_int) -> bool {
+    let never = libc::O_NONBLOCK | libc::O_DIRECTORY | libc::O_PATH | libc::O_EXCL;
+    if flags & never != 0 || flags & libc::O_ACCMODE == libc::O_RDWR {
+        return false;
+    }
+    // SAFETY: all zero bytes are a valid `stat`, which the kernel overwrites.
+    let mut status: libc::stat = unsafe { core::mem::zeroed() };
+    // SAFETY: the caller's path and a valid place.
+    let failed = unsafe { libc::fstatat(directory, path, &mut status, 0) } != 0;
+    !failed && status.st_mode & libc::S_IFMT == libc::S_IFIFO
+}
+
+/// Opens in place what does not wait: names and small structures of the file system are in memory
+/// as a rule, and the switch to a kernel thread would cost more than all of it.
+fn open(directory: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> Result<isize> {
+    // SAFETY: the caller's path.
+    let plain = move || unsafe { libc::openat(directory, path, flags, mode) as isize };
+    if is_pipe(directory, path, flags) { elsewhere(plain) } else { checked(plain()) }
+}
+
+// The mode is an optional argument in C; in the calling convention it lies where a third or fourth
+// argument would.
+exported! {
+    (heddle_user_open, heddle_user_open64, heddle_user___open, heddle_user___open64) (
+        path: *const c_char, flags: c_int, mode: c_uint
+    ) -> c_int {
+        made_int(|| open(libc::AT_FDCWD, path, flags, mode))
+    }
+
+    (heddle_user___open_2, heddle_user___open64_2) (path: *const c_char, flags: c_int) -> c_int {
+        made_int(|| open(libc::AT_FDCWD, path, flags, 0))
+    }
+
+    (heddle_user_openat, heddle_user_openat64) (
+        directory: c_int, path: *const c_char, flags: c_int, mode: c_uint
+    ) -> c_int {
+        made_int(|| open(directory, path, flags, mode))
+    }
+
+    (heddle_user___openat_2, heddle_user___openat64_2) (
+        directory: c_int, path: *const c_char, flags: c_int
+    ) -> c_int {
+        made_int(|| open(directory, path, flags, 0))
+    }
+
+    (heddle_user_creat, heddle_user_creat64) (path: *const c_char, mode: mode_t) -> c_int {
+        let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
+        made_int(|| open(libc::AT_FDCWD, path, flags, mode))
+    }
+}

@@ -1,0 +1,56 @@
+//! Locks on files: tried in place, waited for on a kernel thread of the blocking pool.
+//!
+//! They belong to the process or to the open file, so it does not matter which kernel thread asks.
+//!
+//! # Safety
+//! For all exported functions of this file: as the C library's functions of the same name.
+
+use core::ffi::c_int;
+
+use libc::off_t;
+
+use super::{Result, Stop, checked, elsewhere, exported, made_int};
+
+/// Makes `call` with `attempt`, which does not wait, and if somebody has the lock, elsewhere with
+/// `wait`.
+fn lock(attempt: c_int, wait: c_int, call: impl Fn(c_int) -> isize) -> Result<isize> {
+    match checked(call(attempt)) {
+        Err(Stop::Error(libc::EAGAIN | libc::EACCES)) => elsewhere(|| call(wait)),
+        other => other,
+    }
+}
+
+/// `fcntl`; what waits is the lock of a part of a file.
+fn control(fd: c_int, command: c_int, argument: usize) -> Result<isize> {
+    // SAFETY: the caller's argument.
+    let call = |command| unsafe { libc::fcntl(fd, command, argument) as isize };
+    match command {
+        libc::F_SETLKW => lock(libc::F_SETLK, command, call),
+        libc::F_OFD_SETLKW => lock(libc::F_OFD_SETLK, command, call),
+        _ => checked(call(command)),
+    }
+}
+
+// In the calling convention the optional argument of `fcntl` lies where a third one would.
+exported! {
+    (heddle_user_fcntl, heddle_user_fcntl64, heddle_user___fcntl) (
+        fd: c_int, command: c_int, argument: usize
+    ) -> c_int {
+        made_int(|| control(fd, command, argument))
+    }
+
+    (heddle_user_flock) (fd: c_int, operation: c_int) -> c_int {
+        // SAFETY: no pointers.
+        let call = |operation| unsafe { libc::flock(fd, operation) as isize };
+        made_int(|| lock(operation | libc::LOCK_NB, operation, call))
+    }
+
+    (heddle_user_lockf, heddle_user_lockf64) (fd: c_int, command: c_int, length: off_t) -> c_int {
+        // SAFETY: no pointers.
+        let call = |command| unsafe { libc::lockf(fd, command, length) as isize };
+        made_int(|| match command {
+            libc::F_LOCK => lock(libc::F_TLOCK, command, call),
+            _ => checked(call(command)),
+        })
+    }
+}

@@ -1,0 +1,212 @@
+//! The signal masks of full threads.
+//!
+//! Workers have all signals blocked, so a full thread's mask is a word of its own, which decides
+//! nothing but what a child inherits: signals for the process come to its kernel threads. Around
+//! each call that makes a child the worker takes on the thread's mask.
+//!
+//! # Safety
+//! For all exported functions of this file: as the C library's functions of the same name.
+
+use core::cell::Cell;
+use core::ffi::{c_char, c_int};
+use core::ptr;
+
+use libc::{FILE, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t, sigset_t};
+
+use super::{away, elsewhere, exported, made_int};
+use crate::{errno, threads};
+
+/// Bits of the signals that nobody can block.
+const NEVER: u64 = 1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1);
+
+/// The first word of a set: all signals that Linux has.
+fn bits(set: &sigset_t) -> u64 {
+    // SAFETY: a set is larger than that, and aligned for it.
+    unsafe { ptr::from_ref(set).cast::<u64>().read() }
+}
+
+fn set_of(bits: u64) -> sigset_t {
+    // SAFETY: all zero bytes are an empty set.
+    let mut set: sigset_t = unsafe { core::mem::zeroed() };
+    // SAFETY: as in `bits`.
+    unsafe { (&raw mut set).cast::<u64>().write(bits) };
+    set
+}
+
+/// The mask of the calling thread, which a thread that it makes begins with.
+pub fn own() -> u64 {
+    if let (Some(_), Some(me)) = (crate::me(), threads::this()) {
+        return me.blocked().get();
+    }
+    let mut set = set_of(0);
+    // SAFETY: a valid place.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), &mut set) };
+    bits(&set)
+}
+
+/// Makes a call for a full thread as if the kernel thread below it had the mask `blocked`.
+fn with<T>(blocked: u64, call: impl FnOnce() -> T) -> T {
+    let mut before = set_of(0);
+    // SAFETY: valid sets.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &set_of(blocked), &mut before) };
+    let result = call();
+    // SAFETY: as above.
+    errno::kept(|| unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut()) });
+    result
+}
+
+/// `pthread_sigmask`: an error number, or 0.
+fn change(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int {
+    let Some(me) = threads::this() else { return libc::EINVAL };
+    let before = me.blocked().get();
+    // SAFETY: null or the caller's set.
+    if let Some(set) = unsafe { set.as_ref() } {
+        let after = match how {
+            libc::SIG_BLOCK => before | bits(set),
+            libc::SIG_UNBLOCK => before & !bits(set),
+            libc::SIG_SETMASK => bits(set),
+            _ => return libc::EINVAL,
+        };
+        me.blocked().set(after & !NEVER);
+    }
+    if !old.is_null() {
+        // SAFETY: the caller's place.
+        unsafe { old.write(set_of(before)) };
+    }
+    0
+}
+
+/// In a child that a full thread has forked: the mask is the kernel thread's again.
+fn fork() -> pid_t {
+    let mut before = set_of(0);
+    // SAFETY: valid sets; what the child may do is the program's concern.
+    unsafe {
+        libc::pthread_sigmask(libc::SIG_SETMASK, &set_of(own()), &mut before);
+        let child = libc::fork();
+        if child != 0 {
+            errno::kept(|| libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut()));
+        }
+        child
+    }
+}
+
+exported! {
+    (heddle_user_pthread_sigmask) (
+        how: c_int, set: *const sigset_t, old: *mut sigset_t
+    ) -> c_int {
+        change(how, set, old)
+    }
+
+    (heddle_user_sigprocmask) (how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int {
+        match change(how, set, old) {
+            0 => 0,
+            error => {
+                errno::set(error);
+                -1
+            }
+        }
+    }
+
+    (heddle_user_fork, heddle_user___fork) () -> pid_t {
+        fork()
+    }
+
+    (heddle_user_posix_spawn) (
+        child: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t,
+        attributes: *const posix_spawnattr_t, arguments: *const *mut c_char,
+        environment: *const *mut c_char
+    ) -> c_int {
+        // SAFETY: the caller's arguments.
+        with(own(), || unsafe {
+            libc::posix_spawn(child, path, actions, attributes, arguments, environment)
+        })
+    }
+
+    (heddle_user_posix_spawnp) (
+        child: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t,
+        attributes: *const posix_spawnattr_t, arguments: *const *mut c_char,
+        environment: *const *mut c_char
+    ) -> c_int {
+        // SAFETY: the caller's arguments.
+        with(own(), || unsafe {
+            libc::posix_spawnp(child, path, actions, attributes, arguments, environment)
+        })
+    }
+
+    (heddle_user_popen) (command: *const c_char, mode: *const c_char) -> *mut FILE {
+        // SAFETY: the caller's texts.
+        with(own(), || unsafe { libc::popen(command, mode) })
+    }
+
+    (heddle_user_pclose) (stream: *mut FILE) -> c_int {
+        // SAFETY: the caller's stream.
+        away(|| unsafe { libc::pclose(stream) })
+    }
+
+    (heddle_user_system) (command: *const c_char) -> c_int {
+        let blocked = own();
+        // SAFETY: null or the caller's text.
+        away(|| with(blocked, || unsafe { libc::system(command) }))
+    }
+
+    (heddle_user_pause) () -> c_int {
+        let blocked = own();
+        // SAFETY: no pointers.
+        made_int(|| elsewhere(|| with(blocked, || unsafe { libc::pause() as isize })))
+    }
+
+    (heddle_user_execve) (
+        path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char
+    ) -> c_int {
+        // SAFETY: the caller's arguments.
+        with(own(), || unsafe { libc::execve(path, arguments, environment) })
+    }
+
+    (heddle_user_execv) (path: *const c_char, arguments: *const *const c_char) -> c_int {
+        // SAFETY: the caller's arguments.
+        with(own(), || unsafe { libc::execv(path, arguments) })
+    }
+
+    (heddle_user_execvp) (file: *const c_char, arguments: *const *const c_char) -> c_int {
+        // SAFETY: the caller's arguments.
+        with(own(), || unsafe { libc::execvp(file, arguments) })
+    }
+
+    (heddle_user_execvpe) (
+        file: *const c_char, arguments: *const *const c_char, environment: *const *const c_char
+    ) -> c_int {
+        // SAFETY: the caller's arguments.
+        with(own(), || unsafe { libc::execvpe(file, arguments, environment) })
+    }
+}
+
+// ---- vfork, whose other half is in arch/: it returns twice in the same frame
+
+thread_local! {
+    /// The worker's mask while a full thread is in `vfork`.
+    static WORKERS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Before the child is made: it gets the thread's mask.
+#[unsafe(no_mangle)]
+extern "C" fn heddle_user_before_vfork() {
+    let mut before = set_of(0);
+    // SAFETY: valid sets.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &set_of(own()), &mut before) };
+    WORKERS.set(bits(&before));
+}
+
+/// In the parent, when the child has ended or become another program.
+#[unsafe(no_mangle)]
+extern "C" fn heddle_user_after_vfork() {
+    let before = set_of(WORKERS.get());
+    // SAFETY: a valid set.
+    errno::kept(|| unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut()) });
+}
+
+/// What `vfork` returns when the kernel made no child and said `-number`.
+#[unsafe(no_mangle)]
+extern "C" fn heddle_user_vfork_failed(result: isize) -> isize {
+    errno::set(-result as c_int);
+    -1
+}

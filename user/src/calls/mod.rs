@@ -1,0 +1,214 @@
+//! Calls in which a thread may wait for the world outside of the program: what full threads make
+//! of them.
+//!
+//! Callers that are kernel threads never come here: the jump behind a name that is `full` in
+//! `user/names` sends them on to the C library. A full thread parks while its worker runs others:
+//!
+//! | what it waits for | how |
+//! |---|---|
+//! | a socket, a pipe, a terminal | try without sleeping; if in vain, wait until it is ready |
+//! | a disk | the page cache at once; else a kernel thread of the blocking pool |
+//! | several descriptors | ask without sleeping; if in vain, by an epoll set of them |
+//! | an epoll set | the same, it is a descriptor itself |
+//! | time | the worker's timers |
+//! | a child | its pidfd |
+//! | what has no descriptor (`flock`, `getaddrinfo`) | a kernel thread of the blocking pool |
+//!
+//! Descriptors are waited for in the worker's reactor, which other workers ask as well when this
+//! one is blocked.
+//!
+//! A descriptor's own mode is never changed, for others share it. Whether that is the non-blocking
+//! one, and what its timeouts are, matters only when a try was in vain, and is asked for then.
+//!
+//! Invariants:
+//! 1. `errno` changes only when a call fails.
+//! 2. A call that was cancelled leaves nothing that needs a destructor: the thread's stack is
+//!    unwound by force from [`made`].
+
+mod disk;
+mod elsewhere;
+mod file;
+mod lock;
+pub mod mask;
+mod poll;
+mod process;
+mod select;
+mod signal;
+mod sleep;
+mod socket;
+mod transfer;
+
+use core::ffi::c_int;
+use core::time::Duration;
+
+use heddle::raw::{self, Interest};
+
+use crate::errno;
+
+/// Why a call ends without success.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stop {
+    /// With this error number.
+    Error(c_int),
+    /// The thread was cancelled while it waited.
+    Cancelled,
+}
+
+impl From<std::io::Error> for Stop {
+    fn from(error: std::io::Error) -> Self {
+        if heddle::is_cancelled(&error) {
+            return Stop::Cancelled;
+        }
+        Stop::Error(match error.kind() {
+            std::io::ErrorKind::TimedOut => error.raw_os_error().unwrap_or(libc::ETIMEDOUT),
+            std::io::ErrorKind::OutOfMemory => libc::ENOMEM,
+            _ => error.raw_os_error().unwrap_or(libc::EIO),
+        })
+    }
+}
+
+type Result<T> = core::result::Result<T, Stop>;
+
+/// The result of a system call as a `Result`.
+#[inline]
+fn checked(result: isize) -> Result<isize> {
+    if result < 0 { Err(Stop::Error(errno::get())) } else { Ok(result) }
+}
+
+/// Makes a call that returns -1 and sets `errno` when it fails; a point of cancellation.
+#[inline]
+fn made(call: impl FnOnce() -> Result<isize>) -> isize {
+    let before = errno::get();
+    let result = if raw::is_cancelled() { Err(Stop::Cancelled) } else { call() };
+    match result {
+        Ok(value) => {
+            errno::set(before);
+            value
+        }
+        Err(Stop::Error(number)) => {
+            errno::set(number);
+            -1
+        }
+        Err(Stop::Cancelled) => crate::threads::cancel::act(),
+    }
+}
+
+/// As [`made`], for functions that return an `int`.
+#[inline]
+fn made_int(call: impl FnOnce() -> Result<isize>) -> c_int {
+    made(call) as c_int
+}
+
+/// Defines functions that are exported, some by several names.
+macro_rules! exported {
+    ($(($($name:ident),+) $arguments:tt -> $result:ty $body:block)+) => {
+        $($(
+            /// # Safety
+            /// 1. As for the C library's function of the same name.
+            #[unsafe(no_mangle)]
+            unsafe extern "C-unwind" fn $name $arguments -> $result $body
+        )+)+
+    };
+}
+use exported;
+
+/// Whether the descriptor is in non-blocking mode.
+fn is_nonblocking(fd: c_int) -> bool {
+    flags_of(fd) & libc::O_NONBLOCK != 0
+}
+
+/// The descriptor's flags; 0 when it is none.
+fn flags_of(fd: c_int) -> c_int {
+    // SAFETY: no pointers.
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+    flags.max(0)
+}
+
+/// Waits until `fd` is ready, or until `deadline` (ns, 0 = never).
+fn wait_ready(fd: c_int, interest: Interest, deadline: u64) -> Result<()> {
+    Ok(raw::wait_ready(fd, interest, deadline)?)
+}
+
+/// Repeats `attempt`, which must not sleep, until it does not say `EAGAIN`; waits in between.
+///
+/// `option` is the socket option with the timeout.
+fn retry(
+    fd: c_int,
+    interest: Interest,
+    option: c_int,
+    mut attempt: impl FnMut() -> isize,
+) -> Result<isize> {
+    let mut deadline = None;
+    loop {
+        match checked(attempt()) {
+            Err(Stop::Error(libc::EAGAIN)) => {}
+            Err(Stop::Error(libc::EINTR)) => continue,
+            other => return other,
+        }
+        let until = match deadline {
+            Some(known) => known,
+            None if is_nonblocking(fd) => return Err(Stop::Error(libc::EAGAIN)),
+            None => *deadline.insert(deadline_of(fd, option).unwrap_or(0)),
+        };
+        timeout_is_again(wait_ready(fd, interest, until))?;
+    }
+}
+
+/// When a call on a socket that begins to wait now times out (ns, 0 = never); `None` when the
+/// descriptor is no socket.
+fn deadline_of(fd: c_int, option: c_int) -> Option<u64> {
+    let mut limit = libc::timeval { tv_sec: 0, tv_usec: 0 };
+    let mut length = size_of::<libc::timeval>() as libc::socklen_t;
+    // SAFETY: a valid place and its length.
+    let error = unsafe {
+        libc::getsockopt(fd, libc::SOL_SOCKET, option, (&raw mut limit).cast(), &mut length)
+    };
+    if error != 0 {
+        return None;
+    }
+    if limit.tv_sec == 0 && limit.tv_usec == 0 {
+        return Some(0);
+    }
+    let limit = Duration::new(limit.tv_sec.max(0) as u64, limit.tv_usec.max(0) as u32 * 1000);
+    Some(raw::deadline(Some(limit)))
+}
+
+/// What a socket's own timeout makes of a wait that it ended.
+fn timeout_is_again<T>(result: Result<T>) -> Result<T> {
+    match result {
+        Err(Stop::Error(libc::ETIMEDOUT)) => Err(Stop::Error(libc::EAGAIN)),
+        other => other,
+    }
+}
+
+/// What a call lends to a kernel thread of the blocking pool while its caller waits.
+struct Lent<T>(T);
+
+// SAFETY: pointers that the caller of the exported function lends for the call; it waits.
+unsafe impl<T> Send for Lent<T> {}
+
+impl<T> Lent<T> {
+    /// What is lent; a method, so that closures take the whole wrapper.
+    fn get(self) -> T {
+        self.0
+    }
+}
+
+/// Runs `call`, which may sleep in the kernel, on a kernel thread of the blocking pool. What it
+/// leaves in `errno` there is the caller's.
+fn away<T>(call: impl FnOnce() -> T) -> T {
+    let (call, before) = (Lent(call), errno::get());
+    let (result, number) = heddle::blocking(move || {
+        errno::set(before);
+        let result = call.get()();
+        Lent((result, errno::get()))
+    })
+    .get();
+    errno::set(number);
+    result
+}
+
+/// As [`away`], for a system call.
+fn elsewhere(call: impl FnOnce() -> isize) -> Result<isize> {
+    checked(away(call))
+}

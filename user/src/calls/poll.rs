@@ -1,0 +1,290 @@
+//! `poll` and `epoll_wait`: waiting for several descriptors.
+//!
+//! What is ready is asked for without sleeping. If nothing is, a thread waits for the descriptor,
+//! or for an epoll set of several that is made for that, and asks again. The program's own epoll
+//! sets are descriptors that are waited for in the same way.
+//!
+//! A call with a signal mask is made on a kernel thread of the blocking pool: there the mask does
+//! what it is for.
+//!
+//! # Safety
+//! For all exported functions of this file: as the C library's functions of the same name.
+
+use core::ffi::c_int;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use heddle::raw::{self, Interest};
+use libc::{epoll_event, nfds_t, pollfd, sigset_t, timespec};
+
+use super::{Result, Stop, checked, elsewhere, exported, made_int, sleep, wait_ready};
+
+/// How long to wait.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    Forever,
+    Not,
+    /// Until this deadline of the runtime's.
+    Until(u64),
+}
+
+impl Limit {
+    /// For so many ns from now.
+    pub fn from_ns(ns: i128) -> Self {
+        if ns == 0 {
+            return Limit::Not;
+        }
+        let ns = u64::try_from(ns).unwrap_or(u64::MAX);
+        Limit::Until(raw::now_ns().saturating_add(ns))
+    }
+
+    fn from_ms(ms: c_int) -> Self {
+        if ms < 0 { Limit::Forever } else { Limit::from_ns(i128::from(ms) * 1_000_000) }
+    }
+
+    /// # Safety
+    /// 1. `timeout` is null or valid.
+    pub unsafe fn from_timespec(timeout: *const timespec) -> Result<Self> {
+        // SAFETY: by 1.
+        match unsafe { timeout.as_ref() } {
+            None => Ok(Limit::Forever),
+            Some(timeout) => Ok(Limit::from_ns(sleep::ns_of(timeout)?)),
+        }
+    }
+
+    fn deadline(self) -> u64 {
+        if let Limit::Until(deadline) = self { deadline } else { 0 }
+    }
+
+    /// What is left, as the calls take it that count in ms.
+    fn ms(self) -> c_int {
+        match self {
+            Limit::Forever => -1,
+            Limit::Not => 0,
+            Limit::Until(deadline) => {
+                let left = deadline.saturating_sub(raw::now_ns()).div_ceil(1_000_000);
+                left.min(i32::MAX as u64) as c_int
+            }
+        }
+    }
+
+    fn is_over(self) -> bool {
+        match self {
+            Limit::Forever => false,
+            Limit::Not => true,
+            Limit::Until(deadline) => raw::now_ns() >= deadline,
+        }
+    }
+}
+
+/// Waits until something of `fds` is ready; returns how many are.
+pub fn wait(fds: &mut [pollfd], limit: Limit) -> Result<isize> {
+    loop {
+        // SAFETY: a valid slice.
+        let ready = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as nfds_t, 0) };
+        match checked(ready as isize) {
+            Ok(0) if !limit.is_over() => {}
+            Err(Stop::Error(libc::EINTR)) => continue,
+            other => return other,
+        }
+        wait_once(fds, limit.deadline()).or_else(timeout_is_no_error)?;
+    }
+}
+
+fn wait_once(fds: &[pollfd], deadline: u64) -> Result<()> {
+    let mut valid = fds.iter().filter(|entry| entry.fd >= 0);
+    let Some(first) = valid.next() else {
+        return sleep::until(if deadline == 0 { u64::MAX } else { deadline });
+    };
+    if valid.next().is_none()
+        && let Some(interest) = interest_of(first.events)
+    {
+        return wait_ready(first.fd, interest, deadline);
+    }
+    let set = epoll_set(fds)?;
+    wait_ready(set.as_raw_fd(), Interest::Read, deadline)
+}
+
+/// What the runtime can wait for, if it is all that `events` ask for.
+fn interest_of(events: i16) -> Option<Interest> {
+    match events {
+        0 => None,
+        _ if events & !(libc::POLLIN | libc::POLLRDNORM) == 0 => Some(Interest::Read),
+        _ if events & !(libc::POLLOUT | libc::POLLWRNORM) == 0 => Some(Interest::Write),
+        _ => None,
+    }
+}
+
+/// An epoll set of all descriptors in `fds`.
+fn epoll_set(fds: &[pollfd]) -> Result<OwnedFd> {
+    // SAFETY: no pointers.
+    let set = checked(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) } as isize)?;
+    // SAFETY: made here.
+    let set = unsafe { OwnedFd::from_raw_fd(set as c_int) };
+    for entry in fds.iter().filter(|entry| entry.fd >= 0) {
+        let events = u32::from(entry.events.cast_unsigned());
+        match control(&set, libc::EPOLL_CTL_ADD, entry.fd, events) {
+            // A file, which is always ready: it was not asked for reading or writing, or the wait
+            // would not have begun.
+            Ok(_) | Err(Stop::Error(libc::EPERM)) => {}
+            // The same descriptor twice: wait for what any of its entries names.
+            Err(Stop::Error(libc::EEXIST)) => {
+                let same = fds.iter().filter(|other| other.fd == entry.fd);
+                let events = same.fold(0, |all, e| all | u32::from(e.events.cast_unsigned()));
+                control(&set, libc::EPOLL_CTL_MOD, entry.fd, events)?;
+            }
+            Err(other) => return Err(other),
+        }
+    }
+    Ok(set)
+}
+
+fn control(set: &OwnedFd, operation: c_int, fd: c_int, events: u32) -> Result<isize> {
+    let mut event = epoll_event { events, u64: 0 };
+    // SAFETY: a valid event.
+    checked(unsafe { libc::epoll_ctl(set.as_raw_fd(), operation, fd, &mut event) } as isize)
+}
+
+/// `poll`, of memory that may be anything.
+fn poll(fds: *mut pollfd, count: nfds_t, limit: Limit) -> Result<isize> {
+    // SAFETY: the caller's entries; the kernel looks at the pointer and the count first.
+    let ready = checked(unsafe { libc::poll(fds, count, 0) } as isize);
+    if ready != Ok(0) || limit == Limit::Not {
+        return ready;
+    }
+    if count == 0 {
+        return wait(&mut [], limit);
+    }
+    // SAFETY: the kernel has accepted the caller's entries.
+    let fds = unsafe { core::slice::from_raw_parts_mut(fds, count as usize) };
+    wait_once(fds, limit.deadline()).or_else(timeout_is_no_error)?;
+    wait(fds, limit)
+}
+
+/// Whoever waits again looks at the time itself.
+fn timeout_is_no_error(stop: Stop) -> Result<()> {
+    if stop == Stop::Error(libc::ETIMEDOUT) { Ok(()) } else { Err(stop) }
+}
+
+/// `ppoll`; with a mask on a kernel thread where signals can come.
+fn ppoll(
+    fds: *mut pollfd,
+    count: nfds_t,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> Result<isize> {
+    if !mask.is_null() {
+        // SAFETY: the caller's entries, timeout and mask.
+        return elsewhere(move || unsafe { libc::ppoll(fds, count, timeout, mask) as isize });
+    }
+    // SAFETY: null or the caller's timeout.
+    poll(fds, count, unsafe { Limit::from_timespec(timeout) }?)
+}
+
+fn check_room(count: nfds_t, room: usize) {
+    super::file::check_room(count as usize, room / size_of::<pollfd>());
+}
+
+exported! {
+    (heddle_user_poll, heddle_user___poll) (
+        fds: *mut pollfd, count: nfds_t, timeout_ms: c_int
+    ) -> c_int {
+        made_int(|| poll(fds, count, Limit::from_ms(timeout_ms)))
+    }
+
+    (heddle_user___poll_chk) (
+        fds: *mut pollfd, count: nfds_t, timeout_ms: c_int, room: usize
+    ) -> c_int {
+        check_room(count, room);
+        made_int(|| poll(fds, count, Limit::from_ms(timeout_ms)))
+    }
+
+    (heddle_user_ppoll) (
+        fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t
+    ) -> c_int {
+        made_int(|| ppoll(fds, count, timeout, mask))
+    }
+
+    (heddle_user___ppoll_chk) (
+        fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t,
+        room: usize
+    ) -> c_int {
+        check_room(count, room);
+        made_int(|| ppoll(fds, count, timeout, mask))
+    }
+}
+
+// ---- epoll
+
+fn epoll_wait(fd: c_int, events: *mut epoll_event, count: c_int, limit: Limit) -> Result<isize> {
+    loop {
+        // SAFETY: the caller's events.
+        let ready = checked(unsafe { libc::epoll_wait(fd, events, count, 0) } as isize);
+        match ready {
+            Ok(0) if !limit.is_over() => {}
+            Err(Stop::Error(libc::EINTR)) => continue,
+            other => return other,
+        }
+        match wait_ready(fd, Interest::Read, limit.deadline()) {
+            Ok(()) | Err(Stop::Error(libc::ETIMEDOUT)) => {}
+            // Sets in sets, as deep as the kernel allows.
+            Err(Stop::Error(libc::ELOOP | libc::EINVAL)) => {
+                let ms = limit.ms();
+                // SAFETY: the caller's events.
+                return elsewhere(move || unsafe {
+                    libc::epoll_wait(fd, events, count, ms) as isize
+                });
+            }
+            Err(other) => return Err(other),
+        }
+    }
+}
+
+exported! {
+    (heddle_user_epoll_wait) (
+        fd: c_int, events: *mut epoll_event, count: c_int, timeout_ms: c_int
+    ) -> c_int {
+        made_int(|| epoll_wait(fd, events, count, Limit::from_ms(timeout_ms)))
+    }
+
+    (heddle_user_epoll_pwait) (
+        fd: c_int, events: *mut epoll_event, count: c_int, timeout_ms: c_int,
+        mask: *const sigset_t
+    ) -> c_int {
+        made_int(|| {
+            if mask.is_null() {
+                return epoll_wait(fd, events, count, Limit::from_ms(timeout_ms));
+            }
+            // SAFETY: the caller's events and mask.
+            elsewhere(move || unsafe {
+                libc::epoll_pwait(fd, events, count, timeout_ms, mask) as isize
+            })
+        })
+    }
+
+    (heddle_user_epoll_pwait2) (
+        fd: c_int, events: *mut epoll_event, count: c_int, timeout: *const timespec,
+        mask: *const sigset_t
+    ) -> c_int {
+        made_int(|| {
+            // SAFETY: null or the caller's timeout.
+            let limit = unsafe { Limit::from_timespec(timeout) }?;
+            if mask.is_null() {
+                return epoll_wait(fd, events, count, limit);
+            }
+            // SAFETY: the caller's events, timeout and mask.
+            elsewhere(move || unsafe {
+                epoll_pwait2(fd, events, count, timeout, mask) as isize
+            })
+        })
+    }
+}
+
+unsafe extern "C-unwind" {
+    fn epoll_pwait2(
+        fd: c_int,
+        events: *mut epoll_event,
+        count: c_int,
+        timeout: *const timespec,
+        mask: *const sigset_t,
+    ) -> c_int;
+}

@@ -1,0 +1,118 @@
+//! The sleep family: by the worker's timers.
+//!
+//! Signals are never delivered to a full thread while it sleeps, so no sleep ends early.
+//!
+//! # Safety
+//! For all exported functions of this file: pointers are valid or null where that is allowed.
+
+use core::ffi::{c_int, c_uint};
+
+use heddle::raw::{self, Outcome};
+use libc::{clockid_t, timespec};
+
+use super::{Result, Stop, elsewhere, exported, made_int};
+use crate::errno;
+
+const NS: i128 = 1_000_000_000;
+
+/// A duration or moment in ns.
+pub fn ns_of(time: &timespec) -> Result<i128> {
+    if time.tv_sec < 0 || !(0..NS as i64).contains(&time.tv_nsec) {
+        return Err(Stop::Error(libc::EINVAL));
+    }
+    Ok(i128::from(time.tv_sec) * NS + i128::from(time.tv_nsec))
+}
+
+fn now(clock: clockid_t) -> Result<i128> {
+    let mut time = timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a valid place for the result.
+    if unsafe { libc::clock_gettime(clock, &mut time) } != 0 {
+        return Err(Stop::Error(libc::EINVAL));
+    }
+    ns_of(&time)
+}
+
+/// Waits until `deadline` (ns, 0 = never) of the runtime's clock.
+pub fn until(deadline: u64) -> Result<()> {
+    match raw::sleep_until(deadline) {
+        Outcome::Cancelled => Err(Stop::Cancelled),
+        Outcome::Woken | Outcome::TimedOut => Ok(()),
+    }
+}
+
+fn sleep_for(ns: i128) -> Result<isize> {
+    let deadline = i128::from(raw::now_ns()) + ns;
+    until(u64::try_from(deadline).unwrap_or(u64::MAX)).map(|()| 0)
+}
+
+/// Sleeps until `at` (ns) of `clock`; looks again at clocks that can be set.
+fn sleep_until(clock: clockid_t, at: i128) -> Result<isize> {
+    loop {
+        let left = at - now(clock)?;
+        if left <= 0 {
+            return Ok(0);
+        }
+        sleep_for(left)?;
+    }
+}
+
+fn clock_sleep(clock: clockid_t, flags: c_int, time: &timespec) -> Result<isize> {
+    let known =
+        [libc::CLOCK_REALTIME, libc::CLOCK_MONOTONIC, libc::CLOCK_BOOTTIME, libc::CLOCK_TAI];
+    let ns = ns_of(time)?;
+    if !known.contains(&clock) {
+        let time = *time;
+        // SAFETY: a valid time; what remains is asked for by nobody, as nothing interrupts it.
+        return elsewhere(move || unsafe {
+            match libc::clock_nanosleep(clock, flags, &time, core::ptr::null_mut()) {
+                0 => 0,
+                error => {
+                    errno::set(error);
+                    -1
+                }
+            }
+        });
+    }
+    if flags & libc::TIMER_ABSTIME != 0 { sleep_until(clock, ns) } else { sleep_for(ns) }
+}
+
+exported! {
+    (heddle_user_sleep) (seconds: c_uint) -> c_uint {
+        made_int(|| sleep_for(i128::from(seconds) * NS));
+        0
+    }
+
+    (heddle_user_usleep) (microseconds: c_uint) -> c_int {
+        made_int(|| sleep_for(i128::from(microseconds) * 1000))
+    }
+
+    (heddle_user_nanosleep, heddle_user___nanosleep) (
+        duration: *const timespec, _remaining: *mut timespec
+    ) -> c_int {
+        // SAFETY: the caller's time.
+        made_int(|| sleep_for(ns_of(unsafe { &*duration })?))
+    }
+
+    (heddle_user_thrd_sleep) (duration: *const timespec, _remaining: *mut timespec) -> c_int {
+        // SAFETY: the caller's time.
+        let result = errno::kept(|| made_int(|| sleep_for(ns_of(unsafe { &*duration })?)));
+        // -1 would say that a signal came.
+        if result == 0 { 0 } else { -2 }
+    }
+
+    (heddle_user_clock_nanosleep) (
+        clock: clockid_t, flags: c_int, time: *const timespec, _remaining: *mut timespec
+    ) -> c_int {
+        let before = errno::get();
+        // SAFETY: the caller's time.
+        match made_int(|| clock_sleep(clock, flags, unsafe { &*time })) {
+            0 => 0,
+            _ => {
+                // It returns its error.
+                let error = errno::get();
+                errno::set(before);
+                error
+            }
+        }
+    }
+}

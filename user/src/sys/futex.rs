@@ -1,0 +1,164 @@
+//! The futex system call on words of this process: in the parking lot, for all threads alike.
+//!
+//! A word that other processes may wait for (no `FUTEX_PRIVATE_FLAG`), and the operations that
+//! need the kernel (priority inheritance), stay with the kernel: so a program must use a word in
+//! one of the two ways, as Linux asks of it too.
+//!
+//! Invariant: what a call returns is what the kernel would have.
+
+use core::ffi::{c_int, c_long};
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use heddle::raw::{self, Ended, Moment};
+use libc::timespec;
+
+/// The arguments of the system call.
+pub struct Call {
+    pub word: usize,
+    pub operation: c_int,
+    pub value: u32,
+    /// A timeout, or for a requeue how many to move.
+    pub timeout_or_count: usize,
+    /// The second word.
+    pub other: usize,
+    /// A bit set, or a value to compare or to compute with.
+    pub bits: u32,
+}
+
+type Result = core::result::Result<c_long, c_int>;
+
+/// Makes the call; `None` when it is the kernel's.
+pub fn call(call: &Call) -> Option<Result> {
+    let flags = libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME;
+    let is_private = call.operation & libc::FUTEX_PRIVATE_FLAG != 0;
+    if !is_private || !crate::threads::fork::is_started() {
+        return None;
+    }
+    let any = raw::ANY;
+    let result = match call.operation & !flags {
+        libc::FUTEX_WAIT => call.wait(any, false),
+        libc::FUTEX_WAIT_BITSET => call.wait(call.bits, true),
+        libc::FUTEX_WAKE => call.wake(any),
+        libc::FUTEX_WAKE_BITSET => call.wake(call.bits),
+        libc::FUTEX_REQUEUE => call.requeue(None),
+        libc::FUTEX_CMP_REQUEUE => call.requeue(Some(call.bits)),
+        libc::FUTEX_WAKE_OP => call.wake_and_change(),
+        _ => return None,
+    };
+    Some(result)
+}
+
+/// A word in memory, if the address can be one.
+fn word(address: usize) -> core::result::Result<*const AtomicU32, c_int> {
+    match address {
+        0 => Err(libc::EFAULT),
+        _ if !address.is_multiple_of(align_of::<AtomicU32>()) => Err(libc::EINVAL),
+        _ => Ok(core::ptr::with_exposed_provenance(address)),
+    }
+}
+
+impl Call {
+    /// When a wait ends by itself.
+    fn moment(&self, is_absolute: bool) -> core::result::Result<Moment, c_int> {
+        let timeout: *const timespec = core::ptr::with_exposed_provenance(self.timeout_or_count);
+        // SAFETY: null or the caller's timeout.
+        let Some(timeout) = (unsafe { timeout.as_ref() }) else { return Ok(Moment::Never) };
+        if timeout.tv_sec < 0 || !(0..1_000_000_000).contains(&timeout.tv_nsec) {
+            return Err(libc::EINVAL);
+        }
+        let seconds = timeout.tv_sec as u64;
+        let ns = seconds.saturating_mul(1_000_000_000).saturating_add(timeout.tv_nsec as u64);
+        Ok(match (is_absolute, self.operation & libc::FUTEX_CLOCK_REALTIME != 0) {
+            (true, true) => Moment::Realtime(ns),
+            (true, false) => Moment::Monotonic(ns),
+            (false, _) => Moment::Monotonic(raw::now_ns().saturating_add(ns)),
+        })
+    }
+
+    fn wait(&self, bits: u32, is_absolute: bool) -> Result {
+        let (word, until) = (word(self.word)?, self.moment(is_absolute)?);
+        if bits == 0 {
+            return Err(libc::EINVAL);
+        }
+        // SAFETY: the caller's word.
+        let ended =
+            crate::errno::kept(|| unsafe { raw::futex_wait(word, self.value, bits, until, false) });
+        match ended {
+            Ended::Woken => Ok(0),
+            Ended::Changed => Err(libc::EAGAIN),
+            Ended::TimedOut => Err(libc::ETIMEDOUT),
+            Ended::Cancelled => Err(libc::EINTR),
+        }
+    }
+
+    /// How many to wake; the kernel wakes one when it is told none.
+    fn most(&self) -> u32 {
+        match self.value as i32 {
+            most @ 1.. => most as u32,
+            _ => 1,
+        }
+    }
+
+    fn wake(&self, bits: u32) -> Result {
+        if bits == 0 {
+            return Err(libc::EINVAL);
+        }
+        Ok(c_long::from(raw::futex_wake(word(self.word)?, self.most(), bits)))
+    }
+
+    fn requeue(&self, expected: Option<u32>) -> Result {
+        let (from, to) = (word(self.word)?, word(self.other)?);
+        let (wake, most) = (self.value as i32, self.timeout_or_count as i32);
+        if wake < 0 || most < 0 {
+            return Err(libc::EINVAL);
+        }
+        // SAFETY: the caller's word.
+        match unsafe { raw::futex_requeue(from, expected, to, wake as u32, most as u32) } {
+            None => Err(libc::EAGAIN),
+            Some(done) => Ok(c_long::from(done.woken) + c_long::from(done.moved)),
+        }
+    }
+
+    /// `FUTEX_WAKE_OP`: changes the second word, wakes waiters for the first, and if the second had
+    /// a certain value before, waiters for it too.
+    fn wake_and_change(&self) -> Result {
+        let (first, second) = (word(self.word)?, word(self.other)?);
+        let code = self.bits;
+        let (operation, comparison) = (code >> 28 & 7, code >> 24 & 15);
+        let mut argument = ((code as i32) << 8 >> 20) as u32;
+        let expected = (code as i32) << 20 >> 20;
+        if code >> 31 != 0 {
+            argument = 1u32.wrapping_shl(argument);
+        }
+        // SAFETY: the caller's word.
+        let target = unsafe { &*second };
+        let change = |old: u32| match operation {
+            0 => Some(argument),
+            1 => Some(old.wrapping_add(argument)),
+            2 => Some(old | argument),
+            3 => Some(old & !argument),
+            4 => Some(old ^ argument),
+            _ => None,
+        };
+        let Ok(old) = target.fetch_update(SeqCst, Relaxed, change) else {
+            return Err(libc::ENOSYS);
+        };
+        let old = old as i32;
+        let holds = match comparison {
+            0 => old == expected,
+            1 => old != expected,
+            2 => old < expected,
+            3 => old <= expected,
+            4 => old > expected,
+            5 => old >= expected,
+            _ => return Err(libc::ENOSYS),
+        };
+        let mut woken = raw::futex_wake(first, self.most(), raw::ANY);
+        if holds {
+            let most = (self.timeout_or_count as i32).max(1) as u32;
+            woken += raw::futex_wake(second, most, raw::ANY);
+        }
+        Ok(c_long::from(woken))
+    }
+}

@@ -1,0 +1,147 @@
+//! What a program takes for a kernel thread's: its number, its name, its priority, its processors.
+//!
+//! A full thread has a number of its own, above all that the kernel gives. The kernel does not know
+//! it, so the calls that take such a number are answered here. What has no meaning for a thread
+//! that any worker may run (its niceness, its processors) is accepted, remembered where somebody
+//! may ask for it, and acts on nothing; above all not on the worker.
+//!
+//! # Safety
+//! For all exported functions of this file: as the C library's functions of the same name.
+
+use core::cell::Cell;
+use core::ffi::{c_char, c_int, c_uint, c_ulong};
+
+use libc::{cpu_set_t, pid_t};
+
+use crate::threads::identity::{heddle_user_pthread_getname_np, heddle_user_pthread_setname_np};
+use crate::{errno, threads};
+
+thread_local! {
+    /// The niceness that this full thread was given; before that it has the process's.
+    static NICENESS: Cell<Option<c_int>> = const { Cell::new(None) };
+}
+
+/// Whether `tid` is the number of a full thread, or stands for the caller, who is one.
+fn is_full(tid: pid_t) -> bool {
+    threads::is_number(tid) || (tid == 0 && crate::me().is_some())
+}
+
+fn fail(number: c_int) -> c_int {
+    errno::set(number);
+    -1
+}
+
+/// The calling thread's number.
+#[unsafe(no_mangle)]
+pub extern "C" fn heddle_user_gettid() -> pid_t {
+    threads::number() as pid_t
+}
+
+/// A signal to a full thread comes to the process, as with `pthread_kill`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn heddle_user_tgkill(process: pid_t, tid: pid_t, signal: c_int) -> c_int {
+    if threads::is_number(tid) {
+        // SAFETY: no pointers.
+        return unsafe { libc::kill(process, signal) };
+    }
+    // SAFETY: no pointers.
+    unsafe { tgkill(process, tid, signal) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn heddle_user_sched_setaffinity(
+    tid: pid_t,
+    bytes: usize,
+    processors: *const cpu_set_t,
+) -> c_int {
+    if !is_full(tid) {
+        // SAFETY: the caller's set.
+        return unsafe { libc::sched_setaffinity(tid, bytes, processors) };
+    }
+    let words = processors.cast::<u8>();
+    // SAFETY: the caller's set.
+    let is_empty = (0..bytes).all(|at| unsafe { words.add(at).read() } == 0);
+    if is_empty { fail(libc::EINVAL) } else { 0 }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn heddle_user_sched_getaffinity(
+    tid: pid_t,
+    bytes: usize,
+    processors: *mut cpu_set_t,
+) -> c_int {
+    let tid = if is_full(tid) { 0 } else { tid };
+    // SAFETY: the caller's set.
+    unsafe { libc::sched_getaffinity(tid, bytes, processors) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn heddle_user_setpriority(
+    kind: c_uint,
+    who: libc::id_t,
+    niceness: c_int,
+) -> c_int {
+    if kind != libc::PRIO_PROCESS || !is_full(who as pid_t) {
+        // SAFETY: no pointers.
+        return unsafe { libc::setpriority(kind, who, niceness) };
+    }
+    if who == 0 || who == threads::number() {
+        NICENESS.set(Some(niceness.clamp(-20, 19)));
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn heddle_user_getpriority(kind: c_uint, who: libc::id_t) -> c_int {
+    let is_own = who == 0 || who == threads::number();
+    let known = if is_own { NICENESS.get() } else { None };
+    match (kind == libc::PRIO_PROCESS && is_full(who as pid_t), known) {
+        (true, Some(niceness)) => niceness,
+        // SAFETY: no pointers.
+        (true, None) => unsafe { libc::getpriority(kind, 0) },
+        // SAFETY: no pointers.
+        (false, _) => unsafe { libc::getpriority(kind, who) },
+    }
+}
+
+/// `prctl`: a full thread's name is its own; all else is the process's or the worker's.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn heddle_user_prctl(
+    option: c_int,
+    a: c_ulong,
+    b: c_ulong,
+    c: c_ulong,
+    d: c_ulong,
+) -> c_int {
+    let text = a as *mut c_char;
+    // SAFETY: the caller's text, or its place of 16 bytes.
+    let error = unsafe {
+        match option {
+            libc::PR_SET_NAME => set_name(text),
+            libc::PR_GET_NAME => heddle_user_pthread_getname_np(libc::pthread_self(), text, 16),
+            _ => return libc::prctl(option, a, b, c, d),
+        }
+    };
+    if error == 0 { 0 } else { fail(error) }
+}
+
+/// As the kernel does it: what is too long is cut.
+///
+/// # Safety
+/// 1. `text` is a text, or has 16 bytes.
+unsafe fn set_name(text: *const c_char) -> c_int {
+    let mut short = [0; 16];
+    for (at, place) in short.iter_mut().take(15).enumerate() {
+        // SAFETY: by 1; the text has not ended before.
+        *place = unsafe { text.add(at).read() };
+        if *place == 0 {
+            break;
+        }
+    }
+    // SAFETY: a text that ends.
+    unsafe { heddle_user_pthread_setname_np(libc::pthread_self(), short.as_ptr()) }
+}
+
+unsafe extern "C" {
+    fn tgkill(process: pid_t, tid: pid_t, signal: c_int) -> c_int;
+}

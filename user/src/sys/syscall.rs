@@ -1,0 +1,75 @@
+//! `syscall`: what the program asks of the kernel by number.
+//!
+//! Taken are the calls that would tell of the worker instead of the thread, or hold it: futex on a
+//! word of this process, for all threads; the thread's own number and the yield, for full threads.
+//! All else goes to the kernel.
+//!
+//! # Safety
+//! For the exported function: as the C library's function of the same name.
+
+use core::ffi::{c_int, c_long};
+
+use super::futex::{self, Call};
+use super::identity;
+use crate::errno;
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn heddle_user_syscall(
+    number: c_long,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> c_long {
+    let taken = match number {
+        libc::SYS_futex => futex::call(&Call {
+            word: a,
+            operation: b as c_int,
+            value: c as u32,
+            timeout_or_count: d,
+            other: e,
+            bits: f as u32,
+        }),
+        libc::SYS_sched_yield if crate::me().is_some() => {
+            heddle::thread::yield_now();
+            Some(Ok(0))
+        }
+        _ => return of_thread(number, [a, b, c, d, e, f]),
+    };
+    match taken {
+        Some(Ok(value)) => value,
+        Some(Err(number)) => {
+            errno::set(number);
+            -1
+        }
+        None => real(number, [a, b, c, d, e, f]),
+    }
+}
+
+fn real(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> c_long {
+    // SAFETY: the caller's arguments.
+    unsafe { libc::syscall(number, a, b, c, d, e, f) }
+}
+
+/// Calls that take or tell a thread's number.
+fn of_thread(number: c_long, arguments: [usize; 6]) -> c_long {
+    let [a, b, c, ..] = arguments;
+    // SAFETY: the caller's arguments, of the same types.
+    let result = unsafe {
+        match number {
+            libc::SYS_gettid => identity::heddle_user_gettid(),
+            libc::SYS_tgkill => identity::heddle_user_tgkill(a as i32, b as i32, c as i32),
+            libc::SYS_tkill => identity::heddle_user_tgkill(libc::getpid(), a as i32, b as i32),
+            libc::SYS_setpriority => {
+                identity::heddle_user_setpriority(a as u32, b as u32, c as i32)
+            }
+            libc::SYS_sched_setaffinity => {
+                identity::heddle_user_sched_setaffinity(a as i32, b, c as *const _)
+            }
+            _ => return real(number, arguments),
+        }
+    };
+    c_long::from(result)
+}
