@@ -69,7 +69,8 @@ enum Watchdog {
 /// The real kernel.
 pub struct Linux {
     family: Family,
-    classify: Classify,
+    /// `None`: what is not in a table is nothing special, and no name need be asked for.
+    classify: Option<Classify>,
     known: HashMap<i32, Known>,
     watched: WatchList,
     births: Births,
@@ -88,7 +89,7 @@ pub struct Linux {
 
 impl Linux {
     /// Begins to look at a process; `None` if there is none by this number.
-    pub fn new(pid: i32, shared: Arc<Shared>, classify: Classify) -> Option<Linux> {
+    pub fn new(pid: i32, shared: Arc<Shared>, classify: Option<Classify>) -> Option<Linux> {
         Some(Linux {
             family: Family::of(pid)?,
             classify,
@@ -156,9 +157,10 @@ impl Linux {
     }
 
     fn ask_name(&mut self, tid: i32) -> bool {
+        let Some(classify) = &mut self.classify else { return false };
         let Some(known) = self.known.get_mut(&tid) else { return false };
         let Some(name) = proc::name(known.pid, tid) else { return false };
-        let named = (self.classify)(&Candidate { pid: known.pid, tid, name: &name });
+        let named = classify(&Candidate { pid: known.pid, tid, name: &name });
         std::mem::replace(&mut known.named, named) != named
     }
 
@@ -199,7 +201,9 @@ impl Linux {
         }
         self.known.insert(tid, Known { pid, started: stat.started, image, named: None });
         self.ask_name(tid);
-        self.young.push_back((tid, now + YOUNG_NS));
+        if self.classify.is_some() {
+            self.young.push_back((tid, now + YOUNG_NS));
+        }
         self.known.get(&tid).copied()
     }
 }
@@ -315,7 +319,7 @@ mod tests {
 
     fn world() -> Linux {
         let shared = Arc::new(Shared::new().expect("memory"));
-        Linux::new(std::process::id() as i32, shared, Box::new(|_| None)).expect("it lives")
+        Linux::new(std::process::id() as i32, shared, None).expect("it lives")
     }
 
     #[test]

@@ -97,10 +97,15 @@ impl Mediator {
     /// # Errors
     /// As [`Mediator::new`].
     pub fn attach(pid: i32, policy: &Policy, classify: Classify) -> io::Result<Mediator> {
-        Mediator::build(pid, policy, false, classify)
+        Mediator::build(pid, policy, false, Some(classify))
     }
 
-    fn build(pid: i32, policy: &Policy, bound: bool, classify: Classify) -> io::Result<Mediator> {
+    fn build(
+        pid: i32,
+        policy: &Policy,
+        bound: bool,
+        classify: Option<Classify>,
+    ) -> io::Result<Mediator> {
         let shared = Arc::new(Shared::new()?);
         let Some(world) = Linux::new(pid, shared, classify) else {
             return Err(rustix::io::Errno::SRCH.into());
@@ -254,12 +259,16 @@ fn nanoseconds(it: Duration) -> u64 {
     u64::try_from(it.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Tells threads by the policy's rules for names.
-fn by_name(policy: &Policy) -> Classify {
-    let policy = policy.clone();
-    Box::new(move |candidate| {
-        let rule = policy.for_name(candidate.name)?;
-        rule.attributes.as_ref().map(attributes)
+/// Tells threads by the policy's rules for names, if it has any: to ask hundreds of threads for
+/// theirs is half of the files to be opened.
+fn by_name(policy: &Policy) -> Option<Classify> {
+    policy.threads.iter().any(|rule| rule.name.is_some()).then(|| {
+        let policy = policy.clone();
+        let classify: Classify = Box::new(move |candidate| {
+            let rule = policy.for_name(candidate.name)?;
+            rule.attributes.as_ref().map(attributes)
+        });
+        classify
     })
 }
 
