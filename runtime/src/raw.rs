@@ -134,6 +134,11 @@ pub fn finish() -> ! {
     crate::thread::end_raw(me)
 }
 
+/// As [`finish`], after [`destroy_values`]: destructors of the thread's values are not run again.
+pub fn finish_destroyed() -> ! {
+    crate::thread::end_destroyed(sched::current())
+}
+
 /// Waits for the end of `thread`, until `deadline` (ns, 0 = never) at most.
 pub fn join(thread: &Thread, deadline: u64) -> Outcome {
     crate::thread::join_until(thread.control(), deadline)

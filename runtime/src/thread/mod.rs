@@ -22,7 +22,7 @@ pub use scope::{Scope, ScopedJoinHandle, scope};
 pub use std::thread::Result;
 
 pub(crate) use join::{abandon_join, join_until};
-pub(crate) use packet::{begin, destroy_values, end_raw};
+pub(crate) use packet::{begin, destroy_values, end_destroyed, end_raw};
 pub(crate) use park::{abandon_park, park_until, unpark};
 pub(crate) use scope::Pinned;
 

@@ -136,6 +136,11 @@ where
 /// The end of a thread without a packet: locals go, the joiner learns, the stack is left.
 pub(crate) fn end_raw(me: &'static Control) -> ! {
     destroy_values(me);
+    end_destroyed(me)
+}
+
+/// As [`end_raw`], when the locals are gone.
+pub(crate) fn end_destroyed(me: &'static Control) -> ! {
     hand_over(me);
     finish(me)
 }

@@ -127,7 +127,7 @@ pub fn end(me: &'static Pthread) -> ! {
         }
     }
     count_out();
-    raw::finish()
+    raw::finish_destroyed()
 }
 
 #[unsafe(no_mangle)]
