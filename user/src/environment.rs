@@ -6,7 +6,7 @@
 //! Invariant: this runs before any code of the program's, and allocates nothing: the allocator may
 //! be the program's own.
 
-use core::ffi::{CStr, c_char};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
@@ -22,6 +22,38 @@ static WORKERS: AtomicUsize = AtomicUsize::new(0);
 /// Workers that the run asks for.
 pub fn workers() -> Option<usize> {
     Some(WORKERS.load(Relaxed)).filter(|&count| count != 0)
+}
+
+/// Where this library's code lies. It is not left in the middle: it holds locks of its own, as the
+/// runtime does that is part of it.
+pub fn own_text() -> Option<(usize, usize)> {
+    let mut search = (own_text as fn() -> Option<(usize, usize)> as usize, None);
+    // SAFETY: the callback gets what it expects.
+    unsafe { libc::dl_iterate_phdr(Some(find_text), (&raw mut search).cast()) };
+    search.1
+}
+
+/// # Safety
+/// 1. Called by `dl_iterate_phdr` with an address inside the code, and a place for the bounds.
+unsafe extern "C" fn find_text(
+    info: *mut libc::dl_phdr_info,
+    _bytes: usize,
+    search: *mut c_void,
+) -> c_int {
+    // SAFETY: by 1; the library's program headers.
+    let (info, search, headers) = unsafe {
+        let info = &*info;
+        let headers = core::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum));
+        (info, &mut *search.cast::<(usize, Option<(usize, usize)>)>(), headers)
+    };
+    let bounds = |header: &libc::Elf64_Phdr| {
+        let start = (info.dlpi_addr + header.p_vaddr) as usize;
+        (start, start + header.p_memsz as usize)
+    };
+    let code = headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
+    let found = code.map(bounds).find(|bounds| (bounds.0..bounds.1).contains(&search.0));
+    search.1 = found;
+    c_int::from(found.is_some())
 }
 
 extern "C" fn at_load() {

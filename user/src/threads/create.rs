@@ -69,6 +69,9 @@ pub unsafe extern "C" fn heddle_user_pthread_create(
 fn start_runtime() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
+        if let Some((low, high)) = environment::own_text() {
+            raw::guard_text(low, high);
+        }
         if let Some(count) = environment::workers() {
             let _ = heddle::Config::new().workers(count).start();
         }

@@ -12,6 +12,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use heddle::raw;
 use libc::pthread_t;
 
 use super::{Start, find, this};
@@ -61,6 +62,8 @@ pub fn forget_names() {
 pub fn role(start: Start) -> Arc<str> {
     static ROLES: Mutex<BTreeMap<usize, Arc<str>>> = Mutex::new(BTreeMap::new());
     let address = start as usize;
+    // Whoever waits for the lock does so in the kernel.
+    let _pin = raw::pin();
     let mut roles = ROLES.lock().unwrap_or_else(PoisonError::into_inner);
     roles.entry(address).or_insert_with(|| describe(address).into()).clone()
 }

@@ -25,11 +25,13 @@ mod schedule;
 
 use core::cell::Cell;
 use core::ffi::c_void;
+use core::ops::{Deref, DerefMut};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use heddle::raw;
 use heddle::thread::Thread;
 use libc::pthread_t;
 use rustix::thread::futex::{self, Flags};
@@ -94,9 +96,32 @@ unsafe impl Sync for Pthread {}
 // SAFETY: as above.
 unsafe impl Send for Pthread {}
 
+/// What others may ask for or change, locked. Its holder keeps its worker: whoever waits for such
+/// a lock does so in the kernel.
+struct Locked<'a> {
+    // Given back in this order.
+    about: MutexGuard<'a, About>,
+    _pin: raw::Pin,
+}
+
+impl Deref for Locked<'_> {
+    type Target = About;
+
+    fn deref(&self) -> &About {
+        &self.about
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut About {
+        &mut self.about
+    }
+}
+
 impl Pthread {
-    fn about(&self) -> MutexGuard<'_, About> {
-        self.about.lock().unwrap_or_else(PoisonError::into_inner)
+    fn about(&self) -> Locked<'_> {
+        let pin = raw::pin();
+        Locked { about: self.about.lock().unwrap_or_else(PoisonError::into_inner), _pin: pin }
     }
 
     /// The runtime's handle.
