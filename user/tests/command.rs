@@ -6,7 +6,8 @@
 //! Invariant: every program has a time limit, and none outlives the run.
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -166,4 +167,100 @@ fn a_program_that_cannot_says_why_and_runs() {
     let said = text(&output.stderr);
     assert!(said.contains("threads are kernel threads: "), "{said}");
     fs::remove_dir_all(folder).expect("ours");
+}
+
+/// Starts a server under the command and waits until it takes connections.
+fn serve(arguments: &[&str], port: u16) -> Ended {
+    let mut command = run(arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let server = Ended(command.spawn().expect("the command starts"));
+    let end = Instant::now() + TIME_LIMIT;
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(Instant::now() < end, "{arguments:?} does not listen");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    server
+}
+
+/// A port that nobody uses now.
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    listener.local_addr().expect("its number").port()
+}
+
+/// Sends `text`, and expects `answer`.
+fn ask(stream: &mut TcpStream, text: &str, answer: &str) {
+    stream.write_all(text.as_bytes()).expect("taken");
+    let mut got = vec![0; answer.len()];
+    stream.read_exact(&mut got).expect("an answer");
+    assert_eq!(String::from_utf8_lossy(&got), answer);
+}
+
+/// Twenty clients at once, each with values of its own.
+fn values_come_back(port: u16, exchange: impl Fn(&mut TcpStream, usize) + Sync) {
+    std::thread::scope(|scope| {
+        for client in 0..20 {
+            let exchange = &exchange;
+            scope.spawn(move || {
+                let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+                stream.set_read_timeout(Some(TIME_LIMIT)).expect("a timeout");
+                for round in 0..50 {
+                    exchange(&mut stream, client * 1000 + round);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn memcached_keeps_values() {
+    if !can_run(&["memcached"]) {
+        return;
+    }
+    let port = free_port();
+    let text = port.to_string();
+    let _server =
+        serve(&["memcached", "-u", "root", "-t", "4", "-l", "127.0.0.1", "-p", &text], port);
+    values_come_back(port, |stream, n| {
+        let value = format!("value {n}");
+        let bytes = value.len();
+        ask(stream, &format!("set k{n} 0 0 {bytes}\r\n{value}\r\n"), "STORED\r\n");
+        let answer = format!("VALUE k{n} 0 {bytes}\r\n{value}\r\nEND\r\n");
+        ask(stream, &format!("get k{n}\r\n"), &answer);
+    });
+}
+
+#[test]
+fn redis_keeps_values_with_io_threads() {
+    if !can_run(&["redis-server"]) {
+        return;
+    }
+    let port = free_port();
+    let text = port.to_string();
+    let folder = folder("redis");
+    let place = folder.to_str().expect("a name");
+    let _server = serve(
+        &[
+            "redis-server",
+            "--port",
+            &text,
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--dir",
+            place,
+            "--io-threads",
+            "3",
+            "--io-threads-do-reads",
+            "yes",
+        ],
+        port,
+    );
+    values_come_back(port, |stream, n| {
+        ask(stream, &format!("SET k{n} value{n}\r\n"), "+OK\r\n");
+        let value = format!("value{n}");
+        let answer = format!("${}\r\n{value}\r\n", value.len());
+        ask(stream, &format!("GET k{n}\r\n"), &answer);
+    });
 }
