@@ -110,6 +110,14 @@ What differs for the program:
   filter on system calls that a sandbox set up, or in a program without the loader (static), its
   threads are not seen. Where no second process fits, a line says so and it runs alone.
 
+What differs with --threads user:
+  The main thread stays a kernel thread, and so does a thread with a stack of the program's own or
+  with a real-time policy in its attributes. Mutexes that inherit priority or have a ceiling are
+  plain ones; those that are robust or shared with other processes are the C library's. A request
+  to cancel a thread at any time (asynchronously) is acted upon at its next cancellation point.
+  libheddle-preload is not loaded: no policy, no sizing of stacks; the report says what the
+  runtime's table shows. A child that the program forks goes on with the C library's threads.
+
 JSON report:
   version (1), program, arguments, exit ({\"code\": N} or {\"signal\": N}), elapsed_ns, stacks,
   zones (low_percent, high_percent), totals (processes, threads_created, threads_failed,
