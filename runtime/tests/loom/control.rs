@@ -13,6 +13,7 @@ use crate::wait::WaitQueue;
 pub(crate) const JOIN_OPEN: *mut Control = ptr::null_mut();
 pub(crate) const JOIN_DONE: *mut Control = ptr::without_provenance_mut(1);
 pub(crate) const JOIN_DETACHED: *mut Control = ptr::without_provenance_mut(2);
+pub(crate) const NO_TIMER: u32 = u32::MAX;
 pub(crate) const TOKEN_EMPTY: u32 = 0;
 pub(crate) const TOKEN_NOTIFIED: u32 = 1;
 pub(crate) const TOKEN_PARKED: u32 = 2;
@@ -43,8 +44,10 @@ pub struct Control {
     pub prev: Cell<*const Control>,
     pub queue: QueueLink,
     pub outcome: Cell<Outcome>,
-    pub wait: Cell<WaitKind>,
+    pub wait: Shared,
     pub cancellable: Cell<bool>,
+    pub deadline: core::cell::Cell<u64>,
+    pub timer_slot: core::sync::atomic::AtomicU32,
     pub token: AtomicU32,
     pub join: AtomicPtr<Control>,
     pub worker: core::sync::atomic::AtomicPtr<u8>,
@@ -59,6 +62,29 @@ pub struct Control {
 unsafe impl Sync for Control {}
 // SAFETY: as above.
 unsafe impl Send for Control {}
+
+/// As the runtime's: read by others than its owner, so no cell that loom watches.
+pub struct Shared(AtomicU8);
+
+impl Shared {
+    pub fn get(&self) -> WaitKind {
+        let kinds = [
+            WaitKind::None,
+            WaitKind::Queue,
+            WaitKind::Sleep,
+            WaitKind::Park,
+            WaitKind::Reactor,
+            WaitKind::Join,
+            WaitKind::Shared,
+            WaitKind::Address,
+        ];
+        kinds[usize::from(self.0.load(Relaxed))]
+    }
+
+    pub fn set(&self, kind: WaitKind) {
+        self.0.store(kind as u8, Relaxed);
+    }
+}
 
 pub(crate) struct QueueLink(AtomicPtr<WaitQueue>);
 
@@ -91,8 +117,10 @@ impl Control {
             prev: Cell::new(ptr::null()),
             queue: QueueLink(AtomicPtr::new(ptr::null_mut())),
             outcome: Cell::new(Outcome::Woken),
-            wait: Cell::new(WaitKind::None),
+            wait: Shared(core::sync::atomic::AtomicU8::new(WaitKind::None as u8)),
             cancellable: Cell::new(false),
+            deadline: core::cell::Cell::new(0),
+            timer_slot: core::sync::atomic::AtomicU32::new(NO_TIMER),
             token: AtomicU32::new(TOKEN_EMPTY),
             join: AtomicPtr::new(JOIN_OPEN),
             worker: core::sync::atomic::AtomicPtr::new(ptr::null_mut()),

@@ -27,8 +27,13 @@ mod inbox;
 mod raw_lock;
 #[path = "../../src/sleep.rs"]
 mod sleep;
+#[path = "../../src/timer.rs"]
+mod timer;
 #[path = "../../src/wait.rs"]
 mod wait;
+#[path = "../../src/waits.rs"]
+mod waits;
+mod waits_models;
 
 mod sync;
 mod thread;

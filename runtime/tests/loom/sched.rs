@@ -50,7 +50,7 @@ pub(crate) fn ready(thread: &'static Control) {
     thread.woken.1.notify_one();
 }
 
-fn expire(thread: &'static Control, outcome: Outcome) -> bool {
+pub(crate) fn expire(thread: &'static Control, outcome: Outcome) -> bool {
     let ended = match thread.wait.get() {
         WaitKind::Queue | WaitKind::Shared | WaitKind::Address => wait::abandon(thread),
         WaitKind::Park => thread::park::abandon_park(thread),
