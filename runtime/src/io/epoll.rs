@@ -6,7 +6,7 @@
 //! that lives on elsewhere): callers try again.
 //!
 //! Full threads wait here on workers with a ring too: the worker's ring then watches this set.
-//! Anybody may take events in ([`Epoll::poll`]) while the worker is blocked in the kernel.
+//! Anybody may take events in ([`Epoll::poll_for`]) while the worker is blocked in the kernel.
 //!
 //! Invariants:
 //! 1. A thread is linked in the list of its descriptor (`heads[fd]`, through `next` and `prev` of
@@ -14,6 +14,8 @@
 //!    interest. So arming and removing cost the same however many threads wait, and nothing is
 //!    allocated per wait. All of it, and the wait of a thread that is linked, under `lock`.
 //! 2. The lock's holder allocates nothing (see `offered.rs`).
+//! 3. The event that ends the worker's sleep is cleared by the worker alone: who has sent it relies
+//!    on that, and sends no other one.
 
 use core::cell::UnsafeCell;
 use core::ptr;
@@ -178,19 +180,31 @@ impl Epoll {
         })
     }
 
-    /// Takes events in, without sleeping; `worker` is the one that this set belongs to.
+    /// Takes events in, without sleeping; called by `worker`, which this set belongs to.
     pub fn poll(&self, worker: &'static Worker) {
         if self.waiting() != 0 {
             self.wait(worker, Some(0));
         }
     }
 
-    /// Sleeps until an event or for `ns`.
+    /// As [`Epoll::poll`], called by others for `worker`.
+    pub fn poll_for(&self, worker: &'static Worker) {
+        if self.waiting() != 0 {
+            // What is to end the worker's sleep is left to it: it may be about to sleep.
+            self.take_in(worker, Some(0), || {});
+        }
+    }
+
+    /// Sleeps until an event or for `ns`; called by `worker`, which this set belongs to.
     pub fn wait(&self, worker: &'static Worker, ns: Option<u64>) {
+        self.take_in(worker, ns, || self.event.clear());
+    }
+
+    fn take_in(&self, worker: &'static Worker, ns: Option<u64>, wake: impl Fn()) {
         let mut room = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
         for event in sys::wait(self.set.as_fd(), &mut room, ns) {
             match event.u64 {
-                EVENT => self.event.clear(),
+                EVENT => wake(),
                 fd => {
                     let flags = EventFlags::from_bits_retain(event.events);
                     self.deliver(worker, fd as RawFd, flags);

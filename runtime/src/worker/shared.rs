@@ -59,8 +59,8 @@ impl Worker {
     pub fn rescue(&'static self) {
         full::fire(self, clock::now_ns());
         match (&self.reactor, self.nested.get()) {
-            (_, Some(epoll)) => epoll.poll(self),
-            (Reactor::Epoll(epoll), None) => epoll.poll(self),
+            (_, Some(epoll)) => epoll.poll_for(self),
+            (Reactor::Epoll(epoll), None) => epoll.poll_for(self),
             (Reactor::Uring(_), None) => {}
         }
     }
