@@ -19,6 +19,7 @@ mod asan {
             bottom: *mut *const c_void,
             size: *mut usize,
         );
+        fn __asan_unpoison_memory_region(start: *const c_void, size: usize);
     }
 
     /// What has to be kept on the stack that is left.
@@ -40,6 +41,13 @@ mod asan {
     pub(crate) fn arrive(left: Left) {
         // SAFETY: `left` was saved when this stack was left.
         unsafe { __sanitizer_finish_switch_fiber(left.0, ptr::null_mut(), ptr::null_mut()) };
+    }
+
+    /// Before a thread starts on a stack: frames of the thread before it, which left for good and
+    /// did not return from them, are no frames any more.
+    pub(crate) fn reuse(bottom: *const u8, size: usize) {
+        // SAFETY: changes what the sanitizer knows of a stack that nobody uses yet.
+        unsafe { __asan_unpoison_memory_region(bottom.cast(), size) };
     }
 
     /// On a new stack; returns the bounds of the stack that was left.
@@ -65,9 +73,12 @@ mod asan {
     pub(crate) fn arrive(_left: Left) {}
 
     #[inline(always)]
+    pub(crate) fn reuse(_bottom: *const u8, _size: usize) {}
+
+    #[inline(always)]
     pub(crate) fn begin() -> (*const u8, usize) {
         (core::ptr::null(), 0)
     }
 }
 
-pub(crate) use asan::{arrive, begin, leave};
+pub(crate) use asan::{arrive, begin, leave, reuse};

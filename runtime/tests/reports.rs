@@ -23,6 +23,10 @@ fn native() -> bool {
     std::env::var("HEDDLE_BACKEND").as_deref() == Ok("native")
 }
 
+fn full_threads() -> bool {
+    std::env::var("HEDDLE_THREADS").as_deref() == Ok("full")
+}
+
 #[inline(never)]
 fn recurse(depth: u64) -> u64 {
     let frame = std::hint::black_box([depth; 64]);
@@ -41,7 +45,10 @@ fn an_overflow_names_the_thread_and_dies_by_the_fault() {
     }
     let output = child("an_overflow_names_the_thread_and_dies_by_the_fault", &[]);
     let text = String::from_utf8_lossy(&output.stderr);
-    assert!(text.contains("overflowed its stack of 64 KiB"), "{text}");
+    // A full thread's has room for its block and a signal's frame, which some processors make large.
+    let sizes: &[u32] = if full_threads() { &[64, 256] } else { &[64] };
+    let is_said = |kib| text.contains(&format!("overflowed its stack of {kib} KiB"));
+    assert!(sizes.iter().any(is_said), "{text}");
     assert!(text.contains("\"deep thinker\""), "{text}");
     assert_eq!(output.status.signal(), Some(11), "{text}");
 }

@@ -173,6 +173,10 @@ fn a_peak_is_measured_and_sizes_are_learned() {
     }
     let body = || thread::current().record().unwrap().stack_size;
     let learned = Builder::new().role("learner").spawn(body).unwrap().join().unwrap();
+    if std::env::var("HEDDLE_THREADS").as_deref() == Ok("full") {
+        // With room for its block and a signal's frame, which some processors make large.
+        return assert!(learned <= 256 << 10, "{learned}");
+    }
     assert_eq!(learned, 64 << 10, "20 small threads of a role should have taught a small size");
 }
 

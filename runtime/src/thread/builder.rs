@@ -15,7 +15,7 @@ use crate::error::exhausted;
 use crate::runtime;
 use crate::stack::{self, CLASS_BYTES};
 use crate::sys::{clock, libc_tls, memory, policy};
-use crate::{full, preempt, sched, table};
+use crate::{full, preempt, sanitizer, sched, table};
 
 /// Configures a thread before it starts; std's `Builder` with what TEK adds.
 ///
@@ -226,6 +226,7 @@ impl Builder {
         let thread = stack::take(here.as_ref().map(|here| &here.cache), class)?;
         let created_ns = here.as_ref().map_or_else(clock::now_ns, |here| here.now.get());
         drop(here);
+        sanitizer::reuse(thread.stack.get(), thread.stack_bytes());
         thread.reset(if full { Kind::Full } else { Kind::Light }, 2);
         thread.priority.store(priority, Relaxed);
         thread.base_priority.store(priority, Relaxed);

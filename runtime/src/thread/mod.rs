@@ -87,5 +87,7 @@ pub fn is_cancelled() -> bool {
 
 /// Whether the calling thread is a user-level thread (and not a kernel thread).
 pub fn is_user_level() -> bool {
-    sched::current().kind.get().is_user_level()
+    // A kernel thread needs no control block for the answer.
+    let may_be = sched::worker().is_some() || crate::full::me().is_some();
+    may_be && sched::current().kind.get().is_user_level()
 }
