@@ -45,7 +45,7 @@ fn an_overflow_names_the_thread_and_dies_by_the_fault() {
     }
     let output = child("an_overflow_names_the_thread_and_dies_by_the_fault", &[]);
     let text = String::from_utf8_lossy(&output.stderr);
-    // A full thread's has room for its block and a signal's frame, which some processors make large.
+    // A full thread's has room for its block and a signal's frame, large on some processors.
     let sizes: &[u32] = if full_threads() { &[64, 256] } else { &[64] };
     let is_said = |kib| text.contains(&format!("overflowed its stack of {kib} KiB"));
     assert!(sizes.iter().any(is_said), "{text}");
