@@ -48,6 +48,8 @@ pub fn finish(
             "no thread table was made: {} did not load the library, or had no room for one",
             program.path.display()
         ));
+    } else if args.threads == super::Threads::User && watched.collector.processes.is_empty() {
+        notes.push("no thread was seen: it made none, or ended before the first look".to_owned());
     }
     notes.extend(left_running(&watched.collector.processes));
     let kept = keep(&watched.collector.processes, &mut symbols);

@@ -225,7 +225,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 fn prepared(args: &Args, policy: &Policy, program: &Program) -> prepare::Prepared {
     if args.threads == Threads::User {
         match user::prepare(&args.program[0], args.workers) {
-            Ok(prepared) => return prepared,
+            Ok(prepared) => {
+                if args.policy.is_some() || args.stacks != Stacks::Observe || args.tripwire {
+                    tell("--policy, --stacks and --tripwire do nothing with --threads user yet");
+                }
+                return prepared;
+            }
             Err(why) => tell(&format!("threads are kernel threads: {why}")),
         }
     }
