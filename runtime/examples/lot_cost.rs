@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::Instant;
 
-use heddle::raw::{ANY, Moment, futex_requeue, futex_wait, futex_wake};
+use heddle::raw::{ANY, Manner, Moment, futex_requeue, futex_wait, futex_wake};
 use heddle::thread;
 use rustix::thread::futex;
 
@@ -44,7 +44,7 @@ fn wakes_of_nobody() {
     measure("wait that has changed", WAKES, || {
         for _ in 0..WAKES {
             // SAFETY: the word outlives the call.
-            let _ = unsafe { futex_wait(black_box(&word), 1, ANY, Moment::Never, false) };
+            let _ = unsafe { futex_wait(black_box(&word), 1, Moment::Never, Manner::PLAIN) };
         }
     });
     measure("requeue of nobody", WAKES, || {
@@ -83,7 +83,7 @@ fn round_trips() {
     let side = |word: Arc<AtomicU32>, side: u32| {
         move || {
             // SAFETY: the word outlives the call.
-            let wait = |seen| unsafe { futex_wait(&*word, seen, ANY, Moment::Never, false) };
+            let wait = |seen| unsafe { futex_wait(&*word, seen, Moment::Never, Manner::PLAIN) };
             play(&word, side, TRIPS, wait, || futex_wake(&*word, 1, ANY));
         }
     };

@@ -15,7 +15,9 @@ use crate::{runtime, sched};
 pub use crate::control::Outcome;
 pub use crate::io::call::{deadline, operate, receive, retry, send, wait_ready};
 pub use crate::io::reactor::Interest;
-pub use crate::lot::{ANY, Ended, Moment, Requeued, futex_requeue, futex_wait, futex_wake};
+pub use crate::lot::{
+    ANY, Ended, Manner, Moment, Requeued, futex_broadcast, futex_requeue, futex_wait, futex_wake,
+};
 pub use crate::sync::raw_mutex::RawMutex;
 pub use crate::sys::clock::now_ns;
 pub use crate::wait::{Batch, Locked, WaitQueue, wake};

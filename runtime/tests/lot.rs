@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use heddle::raw::{ANY, Ended, Moment, Requeued, futex_requeue, futex_wake};
+use heddle::raw::{ANY, Ended, Manner, Moment, Requeued, futex_requeue, futex_wake};
 use heddle::thread;
 
 #[path = "common/futex.rs"]
@@ -217,4 +217,60 @@ fn a_cancellation_that_is_pending_ends_the_wait_at_once() {
     victim.thread().cancel();
     shared.other.store(1, SeqCst);
     assert_eq!(victim.join().unwrap(), Ended::Cancelled);
+}
+
+/// Waits for a broadcast with a lock that is given up meanwhile; counts how often it came in vain
+/// for the lock afterwards.
+fn wait_with_lock(lock: &AtomicU32, word: &AtomicU32, vain: &AtomicU32) {
+    let manner = Manner { then: (&raw const *lock).addr(), ..Manner::PLAIN };
+    // SAFETY: borrowed for the call.
+    let _ = unsafe { heddle::raw::futex_wait(word, 0, Moment::Never, manner) };
+    while lock.swap(2, SeqCst) != 0 {
+        vain.fetch_add(1, SeqCst);
+        let _ = wait_for(lock, 2, ANY, Moment::Never);
+    }
+    // As who has something to do with the lock held.
+    thread::yield_now();
+    if lock.swap(0, SeqCst) == 2 {
+        futex_wake(lock, 1, ANY);
+    }
+}
+
+/// A hundred waiters need the lock next: what comes in vain for it, after a broadcast and after a
+/// wake of all.
+fn vain_wakes(wake: fn(&AtomicU32) -> Requeued) -> (Requeued, u32) {
+    const WAITERS: u32 = 100;
+    let words: Arc<[AtomicU32; 3]> = Arc::default();
+    let waiters = (0..WAITERS).map(|_| {
+        let words = words.clone();
+        thread::spawn(move || wait_with_lock(&words[0], &words[1], &words[2]))
+    });
+    let waiters: Vec<_> = waiters.collect();
+    until_waiting(&words[1], WAITERS);
+    words[1].store(1, SeqCst);
+    let done = wake(&words[1]);
+    waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+    (done, words[2].load(SeqCst))
+}
+
+#[test]
+fn a_broadcast_wakes_one_and_the_others_when_it_is_their_turn() {
+    let (done, vain) = vain_wakes(|word| heddle::raw::futex_broadcast(word));
+    assert_eq!(done, Requeued { woken: 1, moved: 99 });
+    let (_, vain_of_all) = vain_wakes(|word| {
+        let woken = futex_wake(word, u32::MAX, ANY);
+        Requeued { woken, moved: 0 }
+    });
+    println!("came in vain for the lock: {vain} after a broadcast, {vain_of_all} after a wake");
+    assert!(vain <= vain_of_all / 4, "{vain} of {vain_of_all}");
+}
+
+#[test]
+fn a_broadcast_wakes_who_needs_another_word_next_or_none() {
+    let shared: Arc<Shared> = Arc::default();
+    let first: Vec<_> = (0..3).map(|number| waiter(&shared, number, 0, ANY)).collect();
+    let done = heddle::raw::futex_broadcast(&shared.word);
+    assert_eq!(done, Requeued { woken: 3, moved: 0 });
+    first.into_iter().for_each(|waiter| waiter.join().unwrap());
+    assert_eq!(heddle::raw::futex_broadcast(&shared.word), Requeued::default());
 }

@@ -137,8 +137,9 @@ fn own(world: &World, which: usize, random: &Random) {
 }
 
 fn notify(condition: &Condition, lock: &Lock, random: &Random) {
-    match random.below(3) {
+    match random.below(4) {
         0 => condition.notify_one(),
+        1 => condition.broadcast(),
         _ => condition.notify_all(lock),
     }
 }

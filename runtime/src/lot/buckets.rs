@@ -15,6 +15,8 @@
 //!    [`crate::wait::abandon`], which follows a waiter that a requeue has moved meanwhile.
 //! 4. A requeue holds both buckets' locks, the lower one first. A waiter goes from queue to queue
 //!    without being in none in between, or its deadline would believe that a waker has it.
+//! 5. A broadcast wakes one waiter and moves those that will need the same word next. Where that
+//!    is stands in their nodes: neither word is looked at, so both may be gone by then.
 //!
 //! Invariants:
 //! 1. A thread that is linked in a bucket has a node whose address hashes to that bucket.
@@ -44,6 +46,22 @@ pub(crate) const BUCKETS: usize = 1 << BUCKETS_LOG2;
 struct Bucket(WaitQueue);
 
 static LOT: [Bucket; BUCKETS] = [const { Bucket(WaitQueue::new()) }; BUCKETS];
+
+/// How a thread waits for an address.
+#[derive(Clone, Copy)]
+pub struct Manner {
+    /// Which wakes end it.
+    pub bits: u32,
+    /// The word that the thread will need next, 0 = none: a broadcast makes it wait for that one.
+    pub then: usize,
+    /// Whether a cancellation ends it; one that is pending does so at once.
+    pub is_cancellable: bool,
+}
+
+impl Manner {
+    /// Any wake ends it, and nothing else but a deadline.
+    pub const PLAIN: Manner = Manner { bits: u32::MAX, then: 0, is_cancellable: false };
+}
 
 /// How a wait for an address ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,17 +98,16 @@ fn address_of(word: *const AtomicU32) -> usize {
     word.addr()
 }
 
-/// Waits for a wake of `word` with one of `bits`, if `*word == expected` at that time, until
-/// `deadline` (ns, 0 = never) at most.
+/// Waits for a wake of `word`, if `*word == expected` at that time, until `deadline` (ns, 0 =
+/// never) at most.
 ///
 /// # Safety
 /// 1. `word` may be read until the wait has begun.
 pub(crate) unsafe fn wait(
     word: *const AtomicU32,
     expected: u32,
-    bits: u32,
+    manner: Manner,
     deadline: u64,
-    is_cancellable: bool,
 ) -> Ended {
     // ORDER: Acquire, so that a caller who is told of a change sees what came before it.
     // SAFETY: by 1.
@@ -98,7 +115,7 @@ pub(crate) unsafe fn wait(
         return Ended::Changed;
     }
     let me = sched::current();
-    if is_cancellable && sched::is_cancellable(me) {
+    if manner.is_cancellable && sched::is_cancellable(me) {
         return Ended::Cancelled;
     }
     let Some(node) = node::of(me.slot()) else {
@@ -108,7 +125,8 @@ pub(crate) unsafe fn wait(
     };
     let queue = LOT[index_of(address_of(word))].0.lock();
     node.address.set(address_of(word));
-    node.bits.set(bits);
+    node.bits.set(manner.bits);
+    node.then.set(manner.then);
     queue.enqueue(me);
     // ORDER: pairs with the fence in `wake` (step 2); that in `requeue` is its lock.
     fence(SeqCst);
@@ -118,11 +136,13 @@ pub(crate) unsafe fn wait(
         return Ended::Changed;
     }
     me.wait.set(WaitKind::Address);
-    me.cancellable.set(is_cancellable);
+    me.cancellable.set(manner.is_cancellable);
     let outcome = queue.wait_published(me, deadline);
     me.cancellable.set(false);
     match outcome {
         Outcome::Woken => Ended::Woken,
+        // A broadcast came first and moved it, which is as good as a wake.
+        Outcome::TimedOut if manner.then != 0 && node.address.get() == manner.then => Ended::Woken,
         Outcome::TimedOut => Ended::TimedOut,
         Outcome::Cancelled => Ended::Cancelled,
     }
@@ -193,6 +213,71 @@ pub(crate) unsafe fn requeue(
     let moved = move_waiters(&source, target.as_ref().unwrap_or(&source), address, to, most);
     drop((source, target));
     Some(Requeued { woken: batch.wake() as u32, moved })
+}
+
+/// Wakes one of those who wait for `address`, and makes those wait for the word that they need
+/// next who need the same one as the first; the others are woken, too.
+///
+/// Right if who was woken takes that word as one that others wait for, as they do.
+pub(crate) fn broadcast(address: usize) -> Requeued {
+    // ORDER: pairs with the fence in `wait` (step 2).
+    fence(SeqCst);
+    let Some(then) = first_needs(address) else { return Requeued::default() };
+    if then == 0 || then == address {
+        return Requeued { woken: wake(address, u32::MAX, u32::MAX), moved: 0 };
+    }
+    let (source, target) = lock_both(index_of(address), index_of(then));
+    let mut batch = take_waiters(&source, address, 1, u32::MAX);
+    let there = target.as_ref().unwrap_or(&source);
+    let moved = pass_on(&source, there, address, then, &mut batch);
+    drop((source, target));
+    Requeued { woken: batch.wake() as u32, moved }
+}
+
+/// What the first who waits for `address` needs next.
+fn first_needs(address: usize) -> Option<usize> {
+    let bucket = &LOT[index_of(address)].0;
+    if bucket.seems_empty() {
+        return None;
+    }
+    let queue = bucket.lock();
+    let mut each = queue.first();
+    while let Some(thread) = each {
+        if waits_for(thread, address, u32::MAX) {
+            return Some(node::of_waiter(thread.slot()).then.get());
+        }
+        each = queue.after(thread);
+    }
+    None
+}
+
+/// Moves those who wait for `from` and need `to` next; the others go to `batch`.
+fn pass_on(
+    source: &Locked<'_>,
+    target: &Locked<'_>,
+    from: usize,
+    to: usize,
+    batch: &mut Batch,
+) -> u32 {
+    let mut moved = 0;
+    let mut each = source.first();
+    while let Some(thread) = each {
+        // As in `move_waiters`.
+        each = source.after(thread);
+        if !waits_for(thread, from, u32::MAX) {
+            continue;
+        }
+        let node = node::of_waiter(thread.slot());
+        if node.then.get() == to {
+            source.transfer(thread, target);
+            node.address.set(to);
+            moved += 1;
+        } else {
+            source.take(thread);
+            batch.push(thread);
+        }
+    }
+    moved
 }
 
 /// In a child that was forked: those who waited are threads of the parent's, and one of them may

@@ -27,7 +27,7 @@ use core::sync::atomic;
 use crate::model::AtomicU32;
 use crate::sys::clock;
 
-pub use buckets::{Ended, Requeued};
+pub use buckets::{Ended, Manner, Requeued};
 
 /// Bits for waits and wakes that don't tell each other apart (`FUTEX_BITSET_MATCH_ANY`).
 pub const ANY: u32 = u32::MAX;
@@ -66,24 +66,20 @@ impl Moment {
     }
 }
 
-/// Waits for a wake of `word` with one of `bits` if `*word` is `expected`, until `moment` at most.
-///
-/// Only if `is_cancellable` a cancellation ends the wait; one that is pending does so at once.
+/// Waits for a wake of `word` if `*word` is `expected`, until `moment` at most.
 ///
 /// # Safety
 /// 1. `word` may be read until the call returns or a wake has ended the wait.
 pub unsafe fn futex_wait(
     word: *const atomic::AtomicU32,
     expected: u32,
-    bits: u32,
     moment: Moment,
-    is_cancellable: bool,
+    manner: Manner,
 ) -> Ended {
     loop {
         let deadline = moment.deadline();
         // SAFETY: by 1; `watched` names the same four bytes.
-        let ended =
-            unsafe { buckets::wait(watched(word), expected, bits, deadline, is_cancellable) };
+        let ended = unsafe { buckets::wait(watched(word), expected, manner, deadline) };
         if ended != Ended::TimedOut || moment.is_over() {
             return ended;
         }
@@ -113,6 +109,16 @@ pub unsafe fn futex_requeue(
 ) -> Option<Requeued> {
     // SAFETY: by 1.
     unsafe { buckets::requeue(watched(from), expected, to.addr(), wake, most) }
+}
+
+/// Wakes one of those who wait for `word`, and makes those wait for the word that they need next
+/// ([`Manner::then`]) who need the same one as the first; the others are woken, too.
+///
+/// For a condition variable whose waiters all need its mutex. Who is woken must take the next word
+/// as one that others wait for. Neither word is looked at.
+#[inline]
+pub fn futex_broadcast(word: *const atomic::AtomicU32) -> Requeued {
+    buckets::broadcast(word.addr())
 }
 
 /// The same word as the simulation and the model see it: a wrapper without anything else.

@@ -1,6 +1,6 @@
 //! The wait nodes of the parking lot: for each slot the address that its thread waits for.
 //!
-//! A table beside the control blocks, at the same index: the two words don't fit into a control
+//! A table beside the control blocks, at the same index: these words don't fit into a control
 //! block of two cache lines, and most threads never need them. It comes in chunks that are mapped
 //! when the first thread of a chunk's slots waits, never on the heap: an allocator may wait for an
 //! address itself.
@@ -18,7 +18,7 @@ use crate::control::SLOTS_MAX;
 use crate::model::Cell;
 use crate::sys::{memory, task};
 
-/// Nodes that are mapped at once: 64 KiB.
+/// Nodes that are mapped at once: 96 KiB.
 const CHUNK: usize = 4096;
 
 /// See the file's head. All zero bytes are a node of nobody.
@@ -27,6 +27,8 @@ pub(crate) struct Node {
     pub address: Cell<usize>,
     /// Which wakes it wants; 0 = none (no wait has it).
     pub bits: Cell<u32>,
+    /// See `Manner::then`.
+    pub then: Cell<usize>,
 }
 
 static CHUNKS: [AtomicPtr<Node>; SLOTS_MAX as usize / CHUNK] =

@@ -8,18 +8,19 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use heddle::raw::{self, ANY, Ended, Moment, futex_requeue, futex_wake};
+use heddle::raw::{self, ANY, Ended, Manner, Moment, futex_broadcast, futex_requeue, futex_wake};
 
 /// Waits for `word`; the word outlives the call.
 pub fn wait_for(word: &AtomicU32, expected: u32, bits: u32, moment: Moment) -> Ended {
     // SAFETY: borrowed for the call.
-    unsafe { raw::futex_wait(word, expected, bits, moment, false) }
+    unsafe { raw::futex_wait(word, expected, moment, Manner { bits, ..Manner::PLAIN }) }
 }
 
 /// As [`wait_for`]; a cancellation ends it.
 pub fn wait_cancellable(word: &AtomicU32, expected: u32, moment: Moment) -> Ended {
+    let manner = Manner { is_cancellable: true, ..Manner::PLAIN };
     // SAFETY: borrowed for the call.
-    unsafe { raw::futex_wait(word, expected, ANY, moment, true) }
+    unsafe { raw::futex_wait(word, expected, moment, manner) }
 }
 
 /// `timeout` from now, by the monotonic clock.
@@ -90,7 +91,9 @@ impl Condition {
     pub fn wait_until(&self, lock: &Lock, moment: Moment) {
         let seen = self.0.load(SeqCst);
         lock.unlock();
-        let _ = wait_for(&self.0, seen, ANY, moment);
+        let manner = Manner { then: (&raw const lock.0).addr(), ..Manner::PLAIN };
+        // SAFETY: borrowed for the call.
+        let _ = unsafe { raw::futex_wait(&self.0, seen, moment, manner) };
         // Others may have been moved to the lock beside us: whoever unlocks has to wake.
         assert!(lock.lock_contended(Moment::Never));
     }
@@ -99,6 +102,12 @@ impl Condition {
     pub fn notify_one(&self) {
         self.0.fetch_add(1, SeqCst);
         futex_wake(&self.0, 1, ANY);
+    }
+
+    /// As [`Self::notify_all`], with or without the lock.
+    pub fn broadcast(&self) {
+        self.0.fetch_add(1, SeqCst);
+        let _ = futex_broadcast(&self.0);
     }
 
     /// With `lock` held: one is woken, the others wait for the lock from now on.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use crate::control::Control;
-use crate::lot::buckets::{BUCKETS, Ended, Requeued, index_of, requeue, wait, wake};
+use crate::lot::buckets::{
+    BUCKETS, Ended, Manner, Requeued, broadcast, index_of, requeue, wait, wake,
+};
 use crate::model::{AtomicU32, Cell};
 use crate::models::{Watched, check, check_within};
 use crate::sched::spawn;
@@ -35,7 +37,7 @@ fn pair(order: std::cmp::Ordering) -> (&'static AtomicU32, &'static AtomicU32) {
 
 fn wait_for(word: &'static AtomicU32, expected: u32, bits: u32, deadline: u64) -> Ended {
     // SAFETY: a static.
-    unsafe { wait(word, expected, bits, deadline, false) }
+    unsafe { wait(word, expected, Manner { bits, ..Manner::PLAIN }, deadline) }
 }
 
 /// Uses a word and its bucket once: see the file's head of `model.rs`.
@@ -178,6 +180,54 @@ fn requeues_in_both_directions_end() {
         assert!(back.join().unwrap().moved <= 1);
         assert_eq!(waiter.join().unwrap(), Ended::TimedOut);
     });
+}
+
+/// Two waiters on a condition, the second with a deadline, and a broadcast by somebody who holds
+/// their lock: each takes the lock afterwards, whoever woke or moved it, and none stays behind.
+fn broadcast_model(order: std::cmp::Ordering) {
+    check_within(2, move |controls: &'static [&'static Control; 4]| {
+        let (condition, lock) = pair(order);
+        touch(condition);
+        touch(lock);
+        lock.store(1, Relaxed);
+        let waiters = [(1, 0), (2, SOON)].map(|(slot, deadline)| {
+            spawn(controls[slot], move || {
+                let manner = Manner { then: address(lock), ..Manner::PLAIN };
+                // SAFETY: a static.
+                let _ = unsafe { wait(condition, 0, manner, deadline) };
+                while lock.swap(CONTENDED, SeqCst) != 0 {
+                    let _ = wait_for(lock, CONTENDED, EVERY, 0);
+                }
+                if lock.swap(0, SeqCst) == CONTENDED {
+                    wake(address(lock), 1, EVERY);
+                }
+            })
+        });
+        condition.store(1, SeqCst);
+        let done = broadcast(address(condition));
+        assert!(done.woken <= 1 && (done.moved == 0 || done.woken == 1));
+        if lock.swap(0, SeqCst) == CONTENDED {
+            wake(address(lock), 1, EVERY);
+        }
+        waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+        assert_eq!(wake(address(condition), EVERY, EVERY), 0, "nobody stayed behind");
+        assert_eq!(wake(address(lock), EVERY, EVERY), 0, "nobody was forgotten at the lock");
+    });
+}
+
+#[test]
+fn a_broadcast_to_a_higher_bucket_loses_nobody() {
+    broadcast_model(std::cmp::Ordering::Less);
+}
+
+#[test]
+fn a_broadcast_to_a_lower_bucket_loses_nobody() {
+    broadcast_model(std::cmp::Ordering::Greater);
+}
+
+#[test]
+fn a_broadcast_within_a_bucket_loses_nobody() {
+    broadcast_model(std::cmp::Ordering::Equal);
 }
 
 const CONTENDED: u32 = 2;

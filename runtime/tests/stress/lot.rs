@@ -144,10 +144,18 @@ fn moved_waiters_are_woken_by_whom_they_were_moved_to() {
             let now = items.load(Ordering::Relaxed).wrapping_add(step);
             assert!(now <= MOST);
             items.store(now, Ordering::Relaxed);
-            match random.below(3) {
+            match random.below(5) {
                 0 => {
                     lock.unlock();
                     notifies.notify_one();
+                }
+                3 => {
+                    lock.unlock();
+                    notifies.broadcast();
+                }
+                4 => {
+                    notifies.broadcast();
+                    lock.unlock();
                 }
                 1 => {
                     notifies.notify_one();

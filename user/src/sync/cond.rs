@@ -5,6 +5,10 @@
 //! the signal came is either in the lot, or sees the change and does not begin to wait; and of
 //! those in the lot the signal wakes one who waited then, for the order there is that of coming.
 //!
+//! A broadcast wakes one waiter; the others are moved to the mutex that they need next, and are
+//! woken one by one as it is unlocked: whoever was woken takes it as one that is waited for. A
+//! mutex of the C library's has no waiters in the lot: then all are woken.
+//!
 //! A woken waiter does not touch the variable again, so it may be destroyed after a broadcast. A
 //! waiter that was woken by a signal is not cancelled, and a cancelled one was not woken: no
 //! signal is lost.
@@ -17,7 +21,7 @@ use core::ffi::c_int;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use heddle::raw::{self, Ended, Moment};
+use heddle::raw::{self, Ended, Manner, Moment};
 use libc::{clockid_t, pthread_cond_t, pthread_mutex_t, timespec};
 
 use super::{mutex, wake};
@@ -77,18 +81,25 @@ impl Cond {
         let seen = self.word.load(Relaxed);
         // SAFETY: by 1.
         let released = unsafe { mutex::give_up(mutex)? };
+        let manner = Manner { is_cancellable, then: released.word(), ..Manner::PLAIN };
         // SAFETY: the variable lives until its waiters are woken.
-        let ended = unsafe { raw::futex_wait(&self.word, seen, raw::ANY, until, is_cancellable) };
+        let ended = unsafe { raw::futex_wait(&self.word, seen, until, manner) };
         match mutex::retake(&released) {
             0 => Ok(ended),
             error => Err(error),
         }
     }
 
-    fn wake(&self, most: u32) {
+    fn signal(&self) {
         // ORDER: SeqCst: the change is seen before the lot is looked at, see there.
         self.word.fetch_add(1, SeqCst);
-        wake(&self.word, most);
+        wake(&self.word, 1);
+    }
+
+    fn broadcast(&self) {
+        // ORDER: as in `signal`.
+        self.word.fetch_add(1, SeqCst);
+        let _ = raw::futex_broadcast(&self.word);
     }
 }
 
@@ -160,7 +171,7 @@ pub unsafe extern "C" fn heddle_user_pthread_cond_signal(cond: *mut pthread_cond
         if it.is_shared() {
             return libc::pthread_cond_signal(cond);
         }
-        it.wake(1);
+        it.signal();
     }
     0
 }
@@ -173,7 +184,7 @@ pub unsafe extern "C" fn heddle_user_pthread_cond_broadcast(cond: *mut pthread_c
         if it.is_shared() {
             return libc::pthread_cond_broadcast(cond);
         }
-        it.wake(u32::MAX);
+        it.broadcast();
     }
     0
 }

@@ -15,7 +15,7 @@ mod spin;
 
 use core::sync::atomic::AtomicU32;
 
-use heddle::raw::{self, Ended, Moment};
+use heddle::raw::{self, Ended, Manner, Moment};
 
 use crate::errno;
 
@@ -25,7 +25,7 @@ use crate::errno;
 /// 1. `word` may be read until the call returns or a wake has ended the wait.
 unsafe fn wait(word: *const AtomicU32, expected: u32, until: Moment) -> Ended {
     // SAFETY: by 1.
-    errno::kept(|| unsafe { raw::futex_wait(word, expected, raw::ANY, until, false) })
+    errno::kept(|| unsafe { raw::futex_wait(word, expected, until, Manner::PLAIN) })
 }
 
 /// Wakes at most `most` waiters for `word`, which need not exist any more; returns how many.

@@ -201,6 +201,15 @@ pub struct Released {
     count: u32,
 }
 
+impl Released {
+    /// The address of the word that [`retake`] waits for; 0 when the C library waits.
+    pub fn word(&self) -> usize {
+        // SAFETY: by the promise that was made to `give_up`.
+        let it = unsafe { of(self.mutex) };
+        if it.is_foreign() { 0 } else { (&raw const it.word).addr() }
+    }
+}
+
 /// Gives up the mutex that the caller holds.
 ///
 /// # Errors

@@ -16,7 +16,7 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
-use heddle::raw::{self, Ended, Moment};
+use heddle::raw::{self, Ended, Manner, Moment};
 use libc::{clockid_t, sem_t, timespec};
 use rustix::thread::futex::{self, Flags};
 
@@ -36,6 +36,7 @@ struct Sem {
 const VALUE: u64 = u32::MAX as u64;
 const VALUE_MAX: u64 = i32::MAX as u64;
 const WAITER: u64 = 1 << 32;
+const CANCELLABLE: Manner = Manner { is_cancellable: true, ..Manner::PLAIN };
 
 // SAFETY: the C library's functions, by its headers.
 unsafe extern "C-unwind" {
@@ -81,7 +82,7 @@ impl Sem {
                 return Ended::Woken;
             }
             // SAFETY: the caller's semaphore, which lives while somebody waits for it.
-            let ended = unsafe { raw::futex_wait(self.value(), 0, raw::ANY, until, true) };
+            let ended = unsafe { raw::futex_wait(self.value(), 0, until, CANCELLABLE) };
             if matches!(ended, Ended::TimedOut | Ended::Cancelled) {
                 self.word.fetch_sub(WAITER, Relaxed);
                 return ended;

@@ -10,7 +10,7 @@ use core::ffi::{c_int, c_long};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use heddle::raw::{self, Ended, Moment};
+use heddle::raw::{self, Ended, Manner, Moment};
 use libc::timespec;
 
 /// The arguments of the system call.
@@ -82,8 +82,9 @@ impl Call {
             return Err(libc::EINVAL);
         }
         // SAFETY: the caller's word.
-        let ended =
-            crate::errno::kept(|| unsafe { raw::futex_wait(word, self.value, bits, until, false) });
+        let ended = crate::errno::kept(|| unsafe {
+            raw::futex_wait(word, self.value, until, Manner { bits, ..Manner::PLAIN })
+        });
         match ended {
             Ended::Woken => Ok(0),
             Ended::Changed => Err(libc::EAGAIN),

@@ -10,7 +10,7 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use heddle::raw::{self, Ended, Moment};
+use heddle::raw::{self, Ended, Manner, Moment};
 use libc::{clockid_t, pthread_t, timespec};
 
 use super::{DETACHED, ENDED, JOINABLE, Pthread, cancel, find, free};
@@ -78,10 +78,10 @@ fn wait_for(target: &Pthread, until: Moment) -> Ended {
         // one processor, this lets the worker run first.
         errno::kept(heddle::thread::yield_now);
     }
+    let manner = Manner { is_cancellable, ..Manner::PLAIN };
     while !target.has_ended() {
         // SAFETY: nobody frees it before it is joined, which is what we do.
-        let ended =
-            unsafe { raw::futex_wait(&target.state, JOINABLE, raw::ANY, until, is_cancellable) };
+        let ended = unsafe { raw::futex_wait(&target.state, JOINABLE, until, manner) };
         if matches!(ended, Ended::TimedOut | Ended::Cancelled) && !target.has_ended() {
             return ended;
         }
