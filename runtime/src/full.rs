@@ -22,6 +22,7 @@ use core::sync::atomic::{AtomicBool, compiler_fence, fence};
 use heddle_record::State;
 
 use crate::control::{Control, Outcome, WaitKind};
+use crate::later;
 use crate::sched;
 use crate::sys::libc_tls;
 use crate::worker::Worker;
@@ -31,10 +32,18 @@ struct Own {
     thread: Cell<Option<&'static Control>>,
     /// Pins that live.
     pins: Cell<u32>,
+    /// A signal handler left something to do (`later.rs`).
+    has_work: Cell<bool>,
+}
+
+impl Own {
+    const fn new(thread: Option<&'static Control>, pins: u32) -> Self {
+        Own { thread: Cell::new(thread), pins: Cell::new(pins), has_work: Cell::new(false) }
+    }
 }
 
 thread_local! {
-    static OWN: Own = const { Own { thread: Cell::new(None), pins: Cell::new(0) } };
+    static OWN: Own = const { Own::new(None, 0) };
 }
 
 /// A full thread was made.
@@ -42,7 +51,7 @@ static EXIST: AtomicBool = AtomicBool::new(false);
 
 /// Whether there may be full threads.
 #[inline(always)]
-pub(crate) fn exist() -> bool {
+pub fn exist() -> bool {
     EXIST.load(Relaxed)
 }
 
@@ -66,7 +75,7 @@ pub(crate) fn own_place() -> *const u8 {
 pub(crate) unsafe fn introduce(tls: *mut u8, thread: &'static Control) {
     let own: *mut Own = libc_tls::own_of(tls);
     // SAFETY: by 1 it is that thread's `OWN`, which nobody uses yet.
-    unsafe { own.write(Own { thread: Cell::new(Some(thread)), pins: Cell::new(1) }) };
+    unsafe { own.write(Own::new(Some(thread), 1)) };
 }
 
 /// The calling full thread is about to run its first own code.
@@ -81,9 +90,14 @@ pub(crate) fn me() -> Option<&'static Control> {
     OWN.with(|own| own.thread.get())
 }
 
-/// Whether the calling full thread is pinned.
+/// Whether the calling thread is pinned.
 pub(crate) fn is_pinned() -> bool {
     OWN.with(|own| own.pins.get() != 0)
+}
+
+/// Something is left to do when the calling thread's last pin goes.
+pub(crate) fn leave_work() {
+    OWN.with(|own| own.has_work.set(true));
 }
 
 /// See the file's head. Means nothing for other threads than full ones.
@@ -107,7 +121,15 @@ impl Drop for Pin {
     fn drop(&mut self) {
         if self.0 {
             compiler_fence(SeqCst);
-            OWN.with(|own| own.pins.set(own.pins.get() - 1));
+            OWN.with(|own| {
+                let left = own.pins.get() - 1;
+                own.pins.set(left);
+                // A handler that comes after this finds no pin.
+                compiler_fence(SeqCst);
+                if left == 0 && own.has_work.replace(false) {
+                    later::work();
+                }
+            });
         }
     }
 }

@@ -32,6 +32,7 @@ mod full;
 mod hibernate;
 mod inbox;
 pub mod io;
+mod later;
 mod lot;
 mod model;
 mod monitor;

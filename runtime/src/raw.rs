@@ -231,6 +231,11 @@ pub fn cancelled_error() -> io::Error {
 /// need, too.
 pub use crate::full::{Pin, pin};
 
+pub use crate::later::when_unpinned;
+
+/// Whether there may be full threads: from shortly before the first one is made.
+pub use crate::full::exist as full_threads_exist;
+
 /// Lets no full thread be preempted while it is in `[low, high)`: the text of a library around the
 /// runtime. One range for the process.
 pub use crate::preempt::guard_text;

@@ -27,7 +27,7 @@
 //! behind who waited there before.
 //!
 //! Not here: clocks (`mod.rs`); words that are shared with other processes (they need the kernel).
-//! Nothing here may be called from a signal handler: the lock is not for that.
+//! Nothing here may be called from a signal handler but by way of `later.rs`.
 
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 

@@ -14,7 +14,7 @@
 //! - Only words of one process (`FUTEX_PRIVATE_FLAG`): another process can't wake our threads.
 //! - An address that can't be read is the caller's fault (SIGSEGV), not EFAULT.
 //! - Not for signal handlers: a handler that interrupts the lot on its own kernel thread would
-//!   wait for itself.
+//!   wait for itself. `later.rs` is for them.
 //! - `CLOCK_REALTIME`: the deadline is converted to the monotonic clock as the wait begins. A
 //!   clock that was set back meanwhile makes the wait longer, as it should; one that was set
 //!   forward does not end it earlier.

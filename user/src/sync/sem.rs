@@ -9,10 +9,14 @@
 //! wait (EINTR), which programs rely on. A post wakes one full thread, and only if none waited one
 //! kernel thread. Whoever is about to wait sees the new value instead, so no post is lost.
 //!
+//! A signal handler may post, also one that has interrupted the lot: the value is changed at once,
+//! and who waits for it is woken as soon as the lot is left.
+//!
 //! # Safety
 //! For all exported functions of this file: pointers are valid and point to what their type says.
 
 use core::ffi::c_int;
+use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
@@ -102,11 +106,22 @@ impl Sem {
                 Err(seen) => word = seen,
             }
         }
-        if word / WAITER != 0 && wake(self.value(), 1) == 0 {
-            // SAFETY: the address of four bytes; a futex need not be there any more.
-            let _ = futex::wake(unsafe { &*self.value() }, Flags::PRIVATE, 1);
+        if word / WAITER != 0 {
+            raw::when_unpinned(wake_some, self.value().expose_provenance());
         }
         true
+    }
+}
+
+/// Wakes so many of those who wait for the value at this address: full threads first.
+fn wake_some(value: usize, times: u32) {
+    let value: *const AtomicU32 = ptr::with_exposed_provenance(value);
+    // Without full threads nobody is in the lot; and a handler may have come in the middle of it,
+    // unseen, for nobody is pinned then.
+    let woken = if raw::full_threads_exist() { wake(value, times) } else { 0 };
+    if woken < times {
+        // SAFETY: the address of four bytes; a futex need not be there any more.
+        let _ = futex::wake(unsafe { &*value }, Flags::PRIVATE, times - woken);
     }
 }
 
