@@ -30,6 +30,8 @@ trap 'rm -rf "$work"' EXIT
 {
 	printf '{\n\tglobal:\n'
 	printf '\t\t%s;\n' $names
+	# For gdb, also where symbols are stripped.
+	printf '\t\theddle_debugger;\n\t\theddle_user_debugger;\n'
 	printf '\tlocal:\n\t\t*;\n};\n'
 } >"$work/map"
 

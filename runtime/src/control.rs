@@ -424,7 +424,7 @@ impl QueueLink {
     }
 }
 
-static SLAB: AtomicPtr<Control> = AtomicPtr::new(ptr::null_mut());
+pub(crate) static SLAB: AtomicPtr<Control> = AtomicPtr::new(ptr::null_mut());
 
 /// Address of slot 0.
 #[inline(always)]

@@ -23,6 +23,7 @@ mod blocking;
 mod config;
 mod control;
 mod deadlock;
+mod debugger;
 pub mod doctor;
 mod error;
 mod extension;

@@ -21,6 +21,8 @@ const TABLES_MAX: usize = 32;
 
 static TABLE: OnceLock<Table> = OnceLock::new();
 static BASE: AtomicPtr<Record> = AtomicPtr::new(ptr::null_mut());
+/// The table's header, for debuggers.
+pub(crate) static HEADER: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 
 /// Makes the table. Called once, by the runtime's start, before any thread exists.
 pub(crate) fn create(native: bool) -> std::io::Result<()> {
@@ -31,6 +33,7 @@ pub(crate) fn create(native: bool) -> std::io::Result<()> {
     let table = options.create().map_err(std::io::Error::other)?;
     let table = TABLE.get_or_init(|| table);
     BASE.store(table.records().cast_mut(), Relaxed);
+    HEADER.store(table.start_address().cast_mut(), Relaxed);
     crate::sys::task::at_exit(remove_name);
     Ok(())
 }

@@ -26,7 +26,7 @@ fn gdb_backtraces_a_parked_thread() {
         .args(["-q", "-batch", "-nx", "-ex", "set debuginfod enabled off"])
         .args(["-ex", "handle SIGALRM stop nopass", "-ex", "run", "-ex"])
         .arg(format!("source {script}"))
-        .args(["-ex", "heddle threads", "-ex", "heddle all-bt", "-ex", "kill"])
+        .args(["-ex", "heddle threads", "-ex", "heddle bt all", "-ex", "kill"])
         .arg(program)
         .output()
         .unwrap();
@@ -38,7 +38,7 @@ fn gdb_backtraces_a_parked_thread() {
     let kinds = ["light          parked", "full           parked"];
     let parked: usize = kinds.map(|kind| text.matches(kind).count()).iter().sum();
     assert_eq!(parked, 2, "{text}{errors}");
-    let frames = text.split("thread ").last().unwrap();
+    let frames = text.split("other philosopher").last().unwrap();
     assert!(frames.contains("Semaphore::acquire"), "{text}{errors}");
     assert!(frames.contains("deadlock::main"), "{text}{errors}");
 }

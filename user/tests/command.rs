@@ -5,105 +5,15 @@
 //!
 //! Invariant: every program has a time limit, and none outlives the run.
 
+mod common;
+
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::OnceLock;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-const TIME_LIMIT: Duration = Duration::from_secs(120);
-
-/// The command, with the library beside it; built once.
-fn heddle() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let exe = std::env::current_exe().expect("this test");
-        let profile = exe.parent().and_then(Path::parent).expect("a target folder");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
-        cargo.args(["build", "--quiet", "-p", "heddle-cli", "-p", "heddle-user", "--target-dir"]);
-        cargo.arg(profile.parent().expect("a target folder")).current_dir(source);
-        if profile.ends_with("release") {
-            cargo.arg("--release");
-        }
-        assert!(cargo.status().expect("cargo").success());
-        let mut link = Command::new(source.join("link-shared.sh"));
-        link.arg(profile.join("libheddle_user.a")).arg(profile);
-        assert!(link.status().expect("a shell").success());
-        profile.join("heddle")
-    })
-}
-
-/// Whether programs can be run so here, and these are there; says so if not.
-fn can_run(programs: &[&str]) -> bool {
-    if !cfg!(all(target_arch = "x86_64", target_env = "gnu")) {
-        println!("skip: programs are run on user-level threads on x86-64 with glibc alone");
-        return false;
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = |name: &str| std::env::split_paths(&path).any(|it| it.join(name).exists());
-    let missing: Vec<_> = programs.iter().filter(|name| !is_there(name)).collect();
-    if !missing.is_empty() {
-        println!("skip: not installed: {missing:?}");
-    }
-    missing.is_empty()
-}
-
-/// The command for a program on user-level threads, in a process group of its own.
-fn run(arguments: &[&str]) -> Command {
-    let mut command = Command::new(heddle());
-    command.args(["run", "--threads", "user", "--"]).args(arguments).process_group(0);
-    command
-}
-
-/// Ends the group of a child, the program included, when it goes.
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        // SAFETY: no memory is involved; the group is the child's own.
-        unsafe { libc::kill(-(self.0.id() as i32), libc::SIGKILL) };
-        let _ = self.0.wait();
-    }
-}
-
-/// The output of a program that ends by itself.
-fn output(mut command: Command) -> Output {
-    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = Ended(child.spawn().expect("the command starts"));
-    let (mut out, mut err) = (child.0.stdout.take().unwrap(), child.0.stderr.take().unwrap());
-    let read = std::thread::spawn(move || {
-        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-        let errors = std::thread::spawn(move || err.read_to_end(&mut stderr).map(|_| stderr));
-        out.read_to_end(&mut stdout).expect("output");
-        (stdout, errors.join().unwrap().expect("errors"))
-    });
-    let end = Instant::now() + TIME_LIMIT;
-    let status = loop {
-        if let Some(status) = child.0.try_wait().expect("a child") {
-            break status;
-        }
-        assert!(Instant::now() < end, "{command:?} does not end");
-        std::thread::sleep(Duration::from_millis(5));
-    };
-    let (stdout, stderr) = read.join().unwrap();
-    Output { status, stdout, stderr }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// A folder for a test's files.
-fn folder(name: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("heddle-user-{}-{name}", std::process::id()));
-    let _ = fs::remove_dir_all(&path);
-    fs::create_dir_all(&path).expect("a temporary folder");
-    path
-}
+use common::{Ended, TIME_LIMIT, can_run, folder, output, run, text};
 
 #[test]
 fn threads_of_python_compute() {

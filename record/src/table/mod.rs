@@ -225,6 +225,11 @@ impl Table {
         self.capacity
     }
 
+    /// Where the file is mapped: its header.
+    pub fn start_address(&self) -> *const u8 {
+        self.base.as_ptr().cast_const()
+    }
+
     /// The first record. Slot n is n records further; see [`Table::set_high_water`] for which of
     /// them may be touched.
     #[inline]

@@ -20,7 +20,7 @@
 //!   forward does not end it earlier.
 
 mod buckets;
-mod node;
+pub(crate) mod node;
 
 use core::sync::atomic;
 

@@ -19,7 +19,7 @@ use crate::model::Cell;
 use crate::sys::{memory, task};
 
 /// Nodes that are mapped at once: 96 KiB.
-const CHUNK: usize = 4096;
+pub(crate) const CHUNK: usize = 4096;
 
 /// See the file's head. All zero bytes are a node of nobody.
 pub(crate) struct Node {
@@ -31,7 +31,7 @@ pub(crate) struct Node {
     pub then: Cell<usize>,
 }
 
-static CHUNKS: [AtomicPtr<Node>; SLOTS_MAX as usize / CHUNK] =
+pub(crate) static CHUNKS: [AtomicPtr<Node>; SLOTS_MAX as usize / CHUNK] =
     [const { AtomicPtr::new(ptr::null_mut()) }; SLOTS_MAX as usize / CHUNK];
 
 // SAFETY: the invariant of the file's head: a lock orders all accesses.

@@ -9,7 +9,7 @@ pub(crate) mod peak;
 mod pool;
 mod region;
 
-pub(crate) use pool::{Cache, KERNEL_CLASS, decay, give, slots_made, take};
+pub(crate) use pool::{Cache, KERNEL_CLASS, SLOTS_MADE, decay, give, slots_made, take};
 
 use crate::sys::libc_tls;
 
@@ -23,8 +23,8 @@ pub(crate) const DEFAULT_BYTES: usize = 256 << 10;
 /// Stack tops are moved by this many different cache lines, so that the tops of many stacks do
 /// not fall into the same set of the first-level cache. More would cost a second page: the top
 /// kilobyte of a stack is all that an idle connection of Ice leaves to the colours.
-const COLOURS: u32 = 16;
-const LINE: usize = 64;
+pub(crate) const COLOURS: u32 = 16;
+pub(crate) const LINE: usize = 64;
 
 /// The smallest class with at least `bytes`, guard page included; `None` above the largest.
 pub(crate) fn class_for(bytes: usize) -> Option<u8> {

@@ -100,8 +100,8 @@ static POOLS: [Pool; CLASSES + 1] = [const {
     }
 }; CLASSES + 1];
 
-/// Slots made so far; written under `SLOTS_LOCK`. The gdb script reads it by name.
-static SLOTS_MADE: AtomicU32 = AtomicU32::new(0);
+/// Slots made so far; written under `SLOTS_LOCK`.
+pub(crate) static SLOTS_MADE: AtomicU32 = AtomicU32::new(0);
 static SLOTS_LOCK: RawLock = RawLock::new();
 
 /// Takes a pair of `class`, from `cache` when the caller is a worker.

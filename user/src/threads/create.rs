@@ -25,7 +25,8 @@ use super::attributes::Wanted;
 use super::end::UnwindException;
 use super::schedule::Schedule;
 use super::{
-    About, DETACHED, JOINABLE, Own, Pthread, Start, count_in, count_out, end, fork, free, own,
+    About, DETACHED, JOINABLE, Own, Pthread, Start, count_in, count_out, debugger, end, fork, free,
+    own,
 };
 use crate::{environment, errno};
 
@@ -125,6 +126,7 @@ unsafe fn create(
     let started = unsafe {
         raw::spawn_known(builder, run, made.cast(), |thread| {
             // SAFETY: it can't run yet.
+            debugger::learn(thread.thread_pointer as pthread_t, &*made);
             let about = &mut *(*made).about();
             about.thread = Some(Thread::clone(thread.thread));
             about.stack = (thread.stack.0 as usize, thread.stack.1);

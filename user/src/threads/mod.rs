@@ -16,6 +16,7 @@ mod c11;
 pub mod cancel;
 mod cleanup;
 mod create;
+mod debugger;
 pub mod end;
 pub mod fork;
 pub mod identity;

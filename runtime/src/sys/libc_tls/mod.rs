@@ -75,7 +75,7 @@ pub(crate) struct Stack {
 
 static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
 /// What is needed often of [`LIBRARY`]: `above`, and `Fields::own`.
-static ABOVE: AtomicUsize = AtomicUsize::new(0);
+pub(crate) static ABOVE: AtomicUsize = AtomicUsize::new(0);
 static OWN: AtomicIsize = AtomicIsize::new(0);
 
 /// The library, examined at the first call; the error says what is missing.
