@@ -111,8 +111,7 @@ static void set(struct thread *thread, const struct wish *wish, uint32_t source)
 
 /* ---- by name */
 
-/* The first rule that holds for a name, or null. */
-static const struct heddle_name_rule *rule_of_name(const char *name)
+const struct heddle_name_rule *rule_of_name(const char *name)
 {
 	const struct heddle_plan *it = load_acquire(&plan);
 

@@ -49,7 +49,7 @@ static COLD size_t learn_default_size(void)
 	return size;
 }
 
-static size_t default_size(void)
+size_t default_stack_bytes(void)
 {
 	const size_t known = load(&default_bytes);
 
@@ -66,7 +66,7 @@ EXPORT int pthread_setattr_default_np(const pthread_attr_t *attributes)
 
 static void read_attributes(struct creation *it, const pthread_attr_t *attributes)
 {
-	const size_t usual = default_size();
+	const size_t usual = default_stack_bytes();
 	void *stack = NULL;
 	size_t size = usual;
 
@@ -86,19 +86,27 @@ static void read_attributes(struct creation *it, const pthread_attr_t *attribute
 	}
 }
 
+bool stack_is_chosen(const struct kind *kind, uint32_t birth_flags)
+{
+	const struct heddle_plan *all = load_acquire(&plan);
+
+	if (!all || !kind->stack_rule || (birth_flags & HEDDLE_USE_USER_STACK))
+		return false;
+	if (kind->flags & KIND_FORCED)
+		return true;
+	if (all->stacks == HEDDLE_STACKS_AUTO)
+		return !(birth_flags & HEDDLE_USE_EXPLICIT);
+	return all->stacks != HEDDLE_STACKS_OBSERVE;
+}
+
 /* The size that the Stack Tuner gives, or 0. */
 static size_t tuned_size(const struct creation *it, const struct kind *kind)
 {
-	const struct heddle_plan *all = load_acquire(&plan);
 	const bool forced = kind->flags & KIND_FORCED;
 	size_t size;
 
 	/* Under a filter no signal stack can be had, on which an overflow could be told. */
-	if (!all || !kind->stack_rule || it->stack || !calls_allowed())
-		return 0;
-	if (!forced && all->stacks == HEDDLE_STACKS_OBSERVE)
-		return 0;
-	if (!forced && all->stacks == HEDDLE_STACKS_AUTO && (it->birth.flags & HEDDLE_USE_EXPLICIT))
+	if (!stack_is_chosen(kind, it->birth.flags) || !calls_allowed())
 		return 0;
 	/* Thread-local storage and the signal stack lie there too, and are no part of its peak. The
 	 * sum is the same for all threads, so that libc can use a stack again. */
@@ -331,7 +339,7 @@ EXPORT int pthread_create(pthread_t *handle, const pthread_attr_t *attributes,
 	const uintptr_t site = (uintptr_t)__builtin_return_address(0);
 	int error = errno, result;
 
-	if (!process_ready())
+	if (!process_ready() || host_starts((uintptr_t)start))
 		return REAL(pthread_create)(handle, attributes, start, argument);
 	result = create_known(handle, attributes, start, argument, site);
 	errno = error;

@@ -68,6 +68,7 @@ void process_ends(void)
 	/* A handler may have interrupted us in the middle of a change, and now ends the process. */
 	if (!is_free(&here->uses) || !is_free(&here->slow))
 		return;
+	host_process_ends();
 	taken = load_acquire(&here->taken);
 	for (uint32_t slot = 0; slot < taken; slot++)
 		measure_living(thread_at(slot));

@@ -135,13 +135,8 @@ static void tell_overflow(struct thread *thread)
 {
 	const uint64_t usable = thread->entry - thread->stack_low;
 
-	if (thread->use) {
-		struct heddle_use *use = &table.uses[thread->use - 1];
-
-		use_flag(thread->use, HEDDLE_USE_OVERFLOWED);
-		if (load(&use->peak) < usable)
-			store(&use->peak, saturate(usable));
-	}
+	if (thread->use)
+		use_overflowed(thread->use, usable);
 	store(&record_of(thread)->stack_peak, saturate(usable));
 	store(&record_of(thread)->zone, HEDDLE_ZONE_HIGH);
 	if (thread->kind && (kind_at(thread->kind)->flags & KIND_FORCED))

@@ -18,7 +18,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define KINDS_SIZE (USES_CAPACITY * 2) /* powers of two */
 #define NAMED_MAX (USES_CAPACITY / 2)
 #define ENTRY_TEXT_MAX 440u
 #define USES_PER_STEP (USES_STEP / HEDDLE_USE_SIZE)

@@ -3,7 +3,9 @@
  * The slow path of our lock.
  *
  * Invariant: a waiter sleeps in the kernel after a short look. A spinning waiter of a higher
- * real-time priority than the holder's would otherwise keep the holder from ever going on.
+ * real-time priority than the holder's would otherwise keep the holder from ever going on. It is
+ * the kernel's sleep, whoever takes over system calls by their numbers in front of us: the holder
+ * may be what that one would run meanwhile.
  */
 #define _GNU_SOURCE
 #include "preload.h"
@@ -27,7 +29,7 @@ void lock_wait(struct lock *lock)
 	}
 	/* From here on the word says 2: whoever gives the lock wakes one waiter. */
 	while (__atomic_exchange_n(&lock->word, 2, __ATOMIC_ACQUIRE) != 0)
-		syscall(SYS_futex, &lock->word, FUTEX_WAIT_PRIVATE, 2, NULL, NULL, 0);
+		REAL(syscall)(SYS_futex, &lock->word, FUTEX_WAIT_PRIVATE, 2, NULL, NULL, 0);
 	errno = error;
 }
 
@@ -46,6 +48,6 @@ void lock_wake(struct lock *lock)
 {
 	int error = errno;
 
-	syscall(SYS_futex, &lock->word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+	REAL(syscall)(SYS_futex, &lock->word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 	errno = error;
 }

@@ -160,6 +160,7 @@ struct control {
 	uint32_t measured;  /* the last measuring was done */
 	uint32_t said;      /* messages so far */
 	uint32_t partial;   /* the table has no room for more */
+	uint32_t hosted;    /* another library makes the program's threads: host.c */
 	uint64_t overhead;  /* bytes above the entry of a thread: thread-local storage */
 };
 
@@ -217,6 +218,8 @@ bool table_begin(void);
 bool table_back(uint32_t slots);
 void table_forget(void);
 void table_unlink(void);
+/* Leaves the process's name in shared memory to another table. */
+void table_put_aside(void);
 /* Opens a part of the table for use; false where there is no memory for it. */
 bool table_open(const void *start, size_t bytes);
 
@@ -318,6 +321,8 @@ struct kind {
 #define KIND_BY_NAME 4u /* told by the thread's name */
 #define KIND_MAIN 8u
 
+#define KINDS_SIZE (USES_CAPACITY * 2) /* powers of two */
+
 bool kinds_begin(void);
 /* The kind's index, or 0 if there is no room. */
 uint32_t kind_of(start_function start, void *argument, uintptr_t site);
@@ -344,7 +349,10 @@ void use_moved(uint32_t from, uint32_t to, const struct use_birth *birth);
 void use_named(uint32_t use, uint32_t name);
 void use_cpu(uint32_t use, uint64_t cpu_ns);
 void use_flag(uint32_t use, uint32_t flag);
+/* One of them ran over the end of its stack, of which it had this much. For signal handlers. */
+void use_overflowed(uint32_t use, uint64_t usable);
 void use_attributes(uint32_t use, const struct heddle_record *record);
+void use_ruled(uint32_t use, const struct heddle_name_rule *rule);
 
 /* ---- peak.c */
 
@@ -389,6 +397,19 @@ bool destructors_are_told(const void *value);
 /* Whether it is more than libc's own: only where that can be told. */
 bool destructors_are_to_come(void);
 
+/* ---- create.c */
+
+/* What a thread gets that asks for no stack size. */
+size_t default_stack_bytes(void);
+/* Whether the Stack Tuner gives threads of this kind, born so (HEDDLE_USE_*), their rule's size. */
+bool stack_is_chosen(const struct kind *kind, uint32_t birth_flags);
+
+/* ---- host.c */
+
+/* Whether this start function is of the library that makes the program's threads. */
+bool host_starts(uintptr_t start);
+void host_process_ends(void);
+
 /* ---- plan.c */
 
 extern const struct heddle_plan *plan; /* null: only observe */
@@ -410,6 +431,8 @@ bool plan_flag(uint32_t flag);
 #define ATTRIBUTES_ANSWERED 16u /* the policy is the record's: the kernel refused it */
 
 void attributes_of_name(struct thread *thread, const char *name);
+/* The first rule that holds for a name, or null. */
+const struct heddle_name_rule *rule_of_name(const char *name);
 void attributes_of_kind(struct heddle_record *record, const struct kind *kind);
 
 /* Sets the kernel's policy as the class says, where nobody else does. */

@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -34,6 +35,8 @@
 #define CAPACITY_MIN 256u
 #define CREATE_ATTEMPTS_MAX 4
 #define KEPT_MAX 8
+/* Behind the name of a table that is not the only one of its process. */
+#define ASIDE ".account"
 
 #define TEXT_OFFSET (HEDDLE_ROLES_OFFSET + ROLES_CAPACITY * 4u)
 #define USES_OFFSET (TEXT_OFFSET + TEXT_BYTES)
@@ -51,11 +54,20 @@ static size_t table_bytes(uint32_t capacity)
 	return records_offset(capacity) + (size_t)capacity * HEDDLE_RECORD_SIZE;
 }
 
-static void table_path(char *out)
+#define PATH_MAX_BYTES 48
+
+static void process_path(char *out)
 {
-	size_t used = text_copy(out, 48, "/dev/shm/heddle.");
+	size_t used = text_copy(out, PATH_MAX_BYTES, "/dev/shm/heddle.");
 
 	strcpy(out + used, digits((uint64_t)control->pid));
+}
+
+static void table_path(char *out)
+{
+	process_path(out);
+	if (load(&control->hosted))
+		strcat(out, ASIDE);
 }
 
 static bool is_of_run(const struct heddle_table *header)
@@ -66,20 +78,22 @@ static bool is_of_run(const struct heddle_table *header)
 	       header->pid == control->pid;
 }
 
-/* The table of the program that this process was before, until an exec: its run may not have read
- * it to the end. It finds it as /dev/shm/heddle.PID.N, for some of many that follow each other. */
+/* The table at `path`, of the program that this process was before, until an exec: its run may not
+ * have read it to the end. It finds it as /dev/shm/heddle.PID.N, for some of many that follow each
+ * other. */
 static void keep_earlier(const char *path)
 {
 	const int file = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 	struct heddle_table header = {0};
-	char kept[56];
+	char kept[PATH_MAX_BYTES + 8];
 	size_t used;
 
 	if (file < 0)
 		return;
 	if (pread(file, &header, sizeof(header), 0) == (ssize_t)sizeof(header) &&
 	    is_of_run(&header)) {
-		used = text_copy(kept, 48, path);
+		process_path(kept);
+		used = strlen(kept);
 		strcpy(kept + used, ".1");
 		while (link(path, kept) != 0 && errno == EEXIST && kept[used + 1] < '0' + KEPT_MAX)
 			kept[used + 1]++;
@@ -87,13 +101,24 @@ static void keep_earlier(const char *path)
 	close(file);
 }
 
+static void keep_account(const char *path)
+{
+	char account[PATH_MAX_BYTES];
+
+	strcpy(account, path);
+	strcat(account, ASIDE);
+	keep_earlier(account);
+	(void)unlink(account);
+}
+
 static int create_shared(void)
 {
 	const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-	char path[48];
+	char path[PATH_MAX_BYTES];
 	int file = -1;
 
 	table_path(path);
+	keep_account(path);
 	for (int attempt = 0; attempt < CREATE_ATTEMPTS_MAX && file < 0; attempt++) {
 		file = open(path, flags, 0600);
 		if (file >= 0 || errno != EEXIST)
@@ -254,7 +279,7 @@ static void write_header(uint32_t flags)
 
 static bool table_in_shared(void)
 {
-	char path[48];
+	char path[PATH_MAX_BYTES];
 	int file = create_shared();
 	bool done = file >= 0 && map_best(file);
 
@@ -348,8 +373,19 @@ bool table_back(uint32_t slots)
 /* A memfd goes with the process. */
 void table_unlink(void)
 {
-	char path[48];
+	char path[PATH_MAX_BYTES];
 
 	table_path(path);
 	(void)unlink(path);
+}
+
+void table_put_aside(void)
+{
+	char path[PATH_MAX_BYTES], account[PATH_MAX_BYTES];
+
+	process_path(path);
+	strcpy(account, path);
+	strcat(account, ASIDE);
+	/* In memory alone, or there is no room: then only what the other table shows is seen. */
+	(void)rename(path, account);
 }

@@ -145,6 +145,30 @@ void use_flag(uint32_t use, uint32_t flag)
 	__atomic_fetch_or(&table.uses[use - 1].flags, flag, __ATOMIC_RELAXED);
 }
 
+void use_overflowed(uint32_t use, uint64_t usable)
+{
+	struct heddle_use *it = &table.uses[use - 1];
+
+	use_flag(use, HEDDLE_USE_OVERFLOWED);
+	if (load(&it->peak) < usable)
+		store(&it->peak, saturate(usable));
+}
+
+void use_ruled(uint32_t use, const struct heddle_name_rule *rule)
+{
+	const char *role = plan_text(rule->role);
+	const uint16_t number = *role ? role_intern(role, strlen(role)) : 0;
+	uint32_t odd;
+	struct heddle_use *it = use_open(use, &odd);
+
+	it->role = number ? number : it->role;
+	it->thread_class = rule->thread_class;
+	it->priority = rule->priority;
+	it->group = rule->group;
+	it->category = rule->category;
+	use_close(it, odd);
+}
+
 void use_attributes(uint32_t use, const struct heddle_record *record)
 {
 	uint32_t odd;

@@ -34,6 +34,7 @@ pub(crate) struct Header {
     /// 0 also if the table has no uses.
     pub uses_used: u32,
     pub run: u64,
+    pub user_peak: u32,
 }
 
 impl Header {
@@ -95,6 +96,7 @@ impl Header {
             uses_capacity: uses.capacity,
             uses_used: uses.used,
             run: u64_at(&bytes, offset_of!(TableHeader, run)),
+            user_peak: u32_at(&bytes, offset_of!(TableHeader, user_peak)),
         })
     }
 }

@@ -124,6 +124,8 @@ pub struct Snapshot {
     pub preload: bool,
     /// The process has ended in order: all peaks were measured.
     pub ended: bool,
+    /// Most threads at one time that `uses` count and no record shows.
+    pub user_peak: u32,
 }
 
 impl Snapshot {
@@ -175,6 +177,7 @@ impl Snapshot {
             run: header.run,
             preload: header.flags & FLAG_PRELOAD != 0,
             ended: header.flags & FLAG_ENDED != 0,
+            user_peak: header.user_peak,
         })
     }
 

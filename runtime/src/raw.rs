@@ -18,8 +18,10 @@ pub use crate::io::reactor::Interest;
 pub use crate::lot::{
     ANY, Ended, Manner, Moment, Requeued, futex_broadcast, futex_requeue, futex_wait, futex_wake,
 };
+pub use crate::stack::observer::{Observer, observe};
 pub use crate::sync::raw_mutex::RawMutex;
 pub use crate::sys::clock::now_ns;
+pub use crate::thread::builder::Known;
 pub use crate::wait::{Batch, Locked, WaitQueue, wake};
 
 /// Body of a raw thread. It may return, or leave through [`finish`] at any depth.
@@ -242,6 +244,22 @@ pub use crate::preempt::guard_text;
 
 /// The signal that preempts full threads; the program's masks must not block it on workers.
 pub const PREEMPTION_SIGNAL: i32 = crate::preempt::SIGNAL;
+
+/// Tells the [`Observer`] what the chosen ones of the threads that live have used of their stacks.
+pub fn tell_living() {
+    crate::stack::peak::tell_living();
+}
+
+/// The number of a text in the table, which lasts as long as the process; 0 = no room. Only once
+/// the runtime has started.
+pub fn intern(text: &str) -> u32 {
+    crate::table::intern(text)
+}
+
+/// As [`intern`], of a role.
+pub fn intern_role(role: &str) -> u16 {
+    crate::table::intern_role(role)
+}
 
 /// What the monitor has counted so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,11 +1,12 @@
 /* What each name in `names` becomes, x86-64; link-shared.sh appends the list. See its head.
  *
- * And the two words that every thread has by itself (src/threads/own.rs), in static thread-local
+ * And the words that every thread has by itself (src/threads/own.rs), in static thread-local
  * storage: they are at the same distance from every thread pointer, and looking costs two
  * instructions.
  *
  * Invariant: a function behind one of these jumps finds all registers and the stack as its caller
- * left them, but for r11, which no calling convention gives a meaning here.
+ * left them, but for r11, which no calling convention gives a meaning here, and r8 (the fifth
+ * argument, which none of those has) with the word `sited`: the address that it returns to.
  */
 	.hidden heddle_user_names
 	.hidden heddle_user_real
@@ -15,7 +16,7 @@
 	.section .tbss, "awT", @nobits
 	.balign 16
 own_words:
-	.zero 16
+	.zero 24
 
 	.text
 	.globl heddle_user_own_words
@@ -41,6 +42,9 @@ heddle_user_own_words:
 	movq own_words@gottpoff(%rip), %r11
 	cmpq $0, %fs:(%r11)
 	je __wrap_\name
+	.endif
+	.ifc \who, sited
+	movq (%rsp), %r8
 	.endif
 	jmp heddle_user_\name
 	.cfi_endproc

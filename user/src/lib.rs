@@ -14,10 +14,13 @@
 //! 4. Nothing with a destructor lives in a function that may end its thread: cancellation and exit
 //!    leave by a forced unwind from the outermost function (`threads/end.rs`).
 //! 5. Nothing is started before the program's first `pthread_create`.
+//! 6. What is known of the kinds of threads (policy, stack sizes, what they did) is in the library
+//!    behind this one (`account/`); without that one there is no account, and no policy.
 //!
 //! Not here: scheduling, stacks, waiting (the runtime's); deciding whether a program can be run
 //! this way (the command's).
 
+mod account;
 mod calls;
 mod clock;
 mod environment;

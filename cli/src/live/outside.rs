@@ -50,6 +50,7 @@ pub fn look(pid: i32) -> Option<Snapshot> {
         run: 0,
         preload: false,
         ended: false,
+        user_peak: 0,
     })
 }
 

@@ -62,7 +62,7 @@ fn process(seen: &collect::Process, symbols: &mut Symbols, zones: Zones, said: &
         program: seen.program.clone().unwrap_or_else(|| UNKNOWN_PROGRAM.into()),
         in_order: snapshot.ended,
         running: seen.is_running(),
-        threads_peak: snapshot.high_water,
+        threads_peak: snapshot.high_water + snapshot.user_peak,
         kinds,
     }
 }

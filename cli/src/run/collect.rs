@@ -31,6 +31,8 @@ const SEARCH_PAUSE: Duration = Duration::from_secs(10);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// A look that took 1 ms is followed by a pause of 250 ms.
 const PAUSE_FACTOR: u32 = 250;
+/// Behind the name of a table that is not the only one of its process.
+const ASIDE: &str = ".account";
 
 /// One process of the run, as it was last seen.
 pub struct Process {
@@ -46,7 +48,8 @@ pub struct Process {
     /// The process goes on as another program.
     pub replaced: bool,
     reader: Reader,
-    /// Of the table's file, if it has a name.
+    /// The table's file, if it has a name.
+    path: PathBuf,
     inode: Option<u64>,
     gone: bool,
 }
@@ -149,7 +152,9 @@ impl Collector {
         }
         let names = fs::read_dir("/dev/shm").into_iter().flatten().flatten();
         let named = names.filter_map(|entry| {
-            entry.file_name().to_str()?.strip_prefix("heddle.")?.parse::<i32>().ok()
+            let name = entry.file_name();
+            let name = name.to_str()?.strip_prefix("heddle.")?;
+            name.strip_suffix(ASIDE).unwrap_or(name).parse::<i32>().ok()
         });
         named.chain([self.child]).collect()
     }
@@ -157,7 +162,9 @@ impl Collector {
     /// Takes up the table of a process, unless it is known. A program that another one was
     /// replaced by (exec) keeps the id and has a table of its own.
     fn discover(&mut self, pid: i32) {
-        let inode = inode_of(pid);
+        self.discover_aside(pid);
+        let path = table_path(pid);
+        let inode = inode_of(&path);
         let is_known = |it: &Process| it.snapshot.pid == pid && it.inode == inode;
         let is_foreign = inode.is_some_and(|inode| self.foreign.contains(&(pid, inode)));
         if pid <= 0 || is_foreign || self.processes.iter().any(is_known) {
@@ -169,7 +176,27 @@ impl Collector {
             self.foreign.extend(inode.map(|inode| (pid, inode)));
             return;
         }
-        let Ok(process) = Process::new(reader, inode) else { return };
+        self.take_up(reader, path, inode);
+    }
+
+    /// The table that left its name to the one of a runtime in the same process, which makes the
+    /// program's threads: this one has the account of them.
+    fn discover_aside(&mut self, pid: i32) {
+        let path = PathBuf::from(format!("{}{ASIDE}", table_path(pid).display()));
+        let Some((reader, inode)) = open_left(&path) else { return };
+        if pid <= 0 || reader.run() != self.run || reader.pid() != pid {
+            return;
+        }
+        let same = |it: &&mut Process| it.snapshot.pid == pid && it.inode == Some(inode);
+        match self.processes.iter_mut().find(same) {
+            Some(known) => known.path = path,
+            None => self.take_up(reader, path, Some(inode)),
+        }
+    }
+
+    fn take_up(&mut self, reader: Reader, path: PathBuf, inode: Option<u64>) {
+        let Ok(process) = Process::new(reader, path, inode) else { return };
+        let pid = process.snapshot.pid;
         for before in self.processes.iter_mut().filter(|it| it.snapshot.pid == pid) {
             before.replace();
         }
@@ -180,14 +207,14 @@ impl Collector {
     /// next program's has the name; one that was seen before is known by its inode.
     fn take_replaced(&mut self) {
         for (pid, path) in replaced_tables() {
-            let Some((reader, inode)) = open_replaced(&path) else { continue };
+            let Some((reader, inode)) = open_left(&path) else { continue };
             if reader.run() != self.run || reader.pid() != pid {
                 continue;
             }
             let same = |it: &&mut Process| it.snapshot.pid == pid && it.inode == Some(inode);
             if let Some(known) = self.processes.iter_mut().find(same) {
                 known.replace();
-            } else if let Ok(mut process) = Process::new(reader, Some(inode)) {
+            } else if let Ok(mut process) = Process::new(reader, path.clone(), Some(inode)) {
                 process.replace();
                 self.processes.push(process);
             }
@@ -213,7 +240,11 @@ impl Collector {
 }
 
 impl Process {
-    fn new(reader: Reader, inode: Option<u64>) -> Result<Process, heddle_record::Error> {
+    fn new(
+        reader: Reader,
+        path: PathBuf,
+        inode: Option<u64>,
+    ) -> Result<Process, heddle_record::Error> {
         let snapshot = reader.snapshot()?;
         Ok(Process {
             program: program_of(&snapshot),
@@ -223,6 +254,7 @@ impl Process {
             counted_ns: HashMap::new(),
             replaced: false,
             reader,
+            path,
             inode,
             gone: false,
         })
@@ -293,9 +325,8 @@ impl Process {
 
     /// Removes the table, unless the name is another's by now.
     fn remove_table(&self) {
-        let pid = self.snapshot.pid;
-        if self.inode.is_some() && inode_of(pid) == self.inode {
-            let _ = fs::remove_file(table_path(pid));
+        if self.inode.is_some() && inode_of(&self.path) == self.inode {
+            let _ = fs::remove_file(&self.path);
         }
     }
 
@@ -316,8 +347,8 @@ fn program_of(snapshot: &Snapshot) -> Option<String> {
     })
 }
 
-fn table_path(pid: i32) -> String {
-    format!("/dev/shm/heddle.{pid}")
+fn table_path(pid: i32) -> PathBuf {
+    format!("/dev/shm/heddle.{pid}").into()
 }
 
 /// Tables that were put aside: whose, and their paths.
@@ -333,7 +364,7 @@ fn replaced_tables() -> Vec<(i32, PathBuf)> {
 }
 
 /// Opens a table that was put aside, if nobody else can have written it.
-fn open_replaced(path: &Path) -> Option<(Reader, u64)> {
+fn open_left(path: &Path) -> Option<(Reader, u64)> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
     let about = file.metadata().ok()?;
@@ -346,7 +377,7 @@ fn open_replaced(path: &Path) -> Option<(Reader, u64)> {
 /// Removes the tables that killed runs left put aside.
 pub fn remove_left() {
     for (_, path) in replaced_tables() {
-        if let Some((reader, _)) = open_replaced(&path)
+        if let Some((reader, _)) = open_left(&path)
             && !is_run_alive(reader.run())
         {
             let _ = fs::remove_file(path);
@@ -355,6 +386,6 @@ pub fn remove_left() {
 }
 
 /// Tells a table from the one of the next program in the same process.
-fn inode_of(pid: i32) -> Option<u64> {
-    Some(fs::symlink_metadata(table_path(pid)).ok()?.ino())
+fn inode_of(path: &Path) -> Option<u64> {
+    Some(fs::symlink_metadata(path).ok()?.ino())
 }

@@ -38,18 +38,14 @@ pub fn finish(
     let mut notes = prepared.notes.clone();
     notes.extend(watched.troubles);
     notes.extend(watched.collector.faults.iter().cloned());
-    if let Some(seen) = &watched.collector.runtime {
+    let is_counted = !watched.collector.processes.is_empty();
+    if let Some(seen) = watched.collector.runtime.as_ref().filter(|_| !is_counted) {
         notes.extend(seen.notes());
-    } else if args.threads == super::Threads::Kernel
-        && prepared.run.is_some()
-        && watched.collector.processes.is_empty()
-    {
+    } else if prepared.run.is_some() && !is_counted {
         notes.push(format!(
             "no thread table was made: {} did not load the library, or had no room for one",
             program.path.display()
         ));
-    } else if args.threads == super::Threads::User && watched.collector.processes.is_empty() {
-        notes.push("no thread was seen: it made none, or ended before the first look".to_owned());
     }
     notes.extend(left_running(&watched.collector.processes));
     let kept = keep(&watched.collector.processes, &mut symbols);

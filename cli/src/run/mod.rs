@@ -115,8 +115,13 @@ What differs with --threads user:
   with a real-time policy in its attributes. Mutexes that inherit priority or have a ceiling are
   plain ones; those that are robust or shared with other processes are the C library's. A request
   to cancel a thread at any time (asynchronously) is acted upon at its next cancellation point.
-  libheddle-preload is not loaded: no policy, no sizing of stacks; the report says what the
-  runtime's table shows. A child that the program forks goes on with the C library's threads.
+  Policy, sizes of stacks, report and profile are as with kernel threads; classes, priorities and
+  groups act in heddle's scheduler, and the kernel's policies stay as they are. A stack that is
+  sized has one of the runtime's sizes (64K, 256K, 1M, 8M, 64M), never less than it needs. Not
+  every stack is measured: the first 16 threads of a kind, then one in 64, and all of a kind that
+  live for longer than 0.2 ms; where the end of the process does not come to heddle (a signal),
+  those that live then are not. CPU time is known of kernel threads alone. --tripwire sees those
+  alone, too. A child that the program forks goes on with the C library's threads.
 
 Debugging with --threads user:
   gdb -p PID and a core file show workers as threads. `source heddle.py` (in share/heddle) adds
@@ -207,7 +212,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
     };
     child::outlive_file_limits();
-    let prepared = prepared(args, &inputs.policy, &program);
+    let (prepared, is_user) = prepared(args, &inputs.policy, &program);
     let started = Instant::now();
     let (path, arguments) = program.command(&args.program);
     let child = match Child::start(&path, &arguments, &prepared.environment) {
@@ -225,26 +230,28 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             return Ok(ExitCode::from(status));
         }
     };
-    let watched = watch(child, &inputs.policy, prepared.run);
+    // Classes act in the runtime's scheduler, where there is one.
+    let mediated = (!is_user).then_some(&inputs.policy);
+    let watched = watch(child, mediated, prepared.run);
     let exit = watched.exit;
     finish::finish(args, inputs, &program, prepared, watched, started.elapsed());
     Ok(child::end_as(exit))
 }
 
 /// What the program needs; whether its threads are to be user-level threads is decided here.
-fn prepared(args: &Args, policy: &Policy, program: &Program) -> prepare::Prepared {
-    if args.threads == Threads::User {
-        match user::prepare(&args.program[0], args.workers) {
-            Ok(prepared) => {
-                if args.policy.is_some() || args.stacks != Stacks::Observe || args.tripwire {
-                    tell("--policy, --stacks and --tripwire do nothing with --threads user yet");
-                }
-                return prepared;
-            }
-            Err(why) => tell(&format!("threads are kernel threads: {why}")),
-        }
+fn prepared(args: &Args, policy: &Policy, program: &Program) -> (prepare::Prepared, bool) {
+    let library = (args.threads == Threads::User).then(|| user::may_be(&args.program[0]));
+    let library = library.and_then(|it| {
+        it.inspect_err(|why| tell(&format!("threads are kernel threads: {why}"))).ok()
+    });
+    let mut prepared = prepare::prepare(args, policy, program, library.is_none());
+    let Some(library) = library else { return (prepared, false) };
+    user::add(&mut prepared, library, args.workers);
+    if args.tripwire {
+        let text = "--tripwire sees kernel threads alone: a user-level thread's stack has none";
+        prepared.notes.push(text.to_owned());
     }
-    prepare::prepare(args, policy, program)
+    (prepared, true)
 }
 
 /// A line on standard error, whose reader may have gone: that changes no exit status.
@@ -301,16 +308,17 @@ pub struct Watched {
     pub troubles: Vec<String>,
 }
 
-/// Waits for the program, looks at its tables now and then, and mediates.
-fn watch(mut child: Child, policy: &Policy, run: Option<u64>) -> Watched {
+/// Waits for the program, looks at its tables now and then, and mediates where there is a policy.
+fn watch(mut child: Child, policy: Option<&Policy>, run: Option<u64>) -> Watched {
     let mut troubles = Vec::new();
     let mut collector = Collector::new(run.unwrap_or(0), child.pid);
-    let mut mediation = Mediation::new(child.pid, policy);
+    let mut mediation = policy.map(|policy| Mediation::new(child.pid, policy));
     let exit = loop {
         const FOREVER: Duration = Duration::from_secs(3600);
         let pause = if run.is_some() { collector.step() } else { FOREVER };
-        let wanted = policy.has_time_critical() || collector.has_time_critical();
-        let pause = pause.min(mediation.step(wanted, &mut troubles).unwrap_or(FOREVER));
+        let wanted = policy.is_some_and(Policy::has_time_critical) || collector.has_time_critical();
+        let step = mediation.as_mut().and_then(|it| it.step(wanted, &mut troubles));
+        let pause = pause.min(step.unwrap_or(FOREVER));
         match child.wait(pause) {
             Ok(Some(exit)) => break exit,
             Ok(None) => {}
@@ -321,7 +329,7 @@ fn watch(mut child: Child, policy: &Policy, run: Option<u64>) -> Watched {
             }
         }
     };
-    let mediator = mediation.finish();
+    let mediator = mediation.and_then(Mediation::finish);
     if run.is_some() {
         collector.finish();
     }

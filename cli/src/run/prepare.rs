@@ -44,19 +44,6 @@ pub struct Prepared {
     file: Option<PathBuf>,
 }
 
-impl Prepared {
-    /// For a program whose threads are the runtime's: it writes its own table, by no plan.
-    pub fn without_plan(environment: Vec<(&'static str, OsString)>) -> Prepared {
-        Prepared {
-            run: Some(process::own_run()),
-            environment,
-            notes: Vec::new(),
-            said: Vec::new(),
-            file: None,
-        }
-    }
-}
-
 impl Drop for Prepared {
     fn drop(&mut self) {
         if let Some(file) = &self.file {
@@ -65,7 +52,8 @@ impl Drop for Prepared {
     }
 }
 
-pub fn prepare(args: &Args, policy: &Policy, program: &Program) -> Prepared {
+/// `is_mediated`: the command sets the kernel's policies of the program's threads.
+pub fn prepare(args: &Args, policy: &Policy, program: &Program, is_mediated: bool) -> Prepared {
     // What killed runs left; a failure is the next one's concern.
     let _ = heddle_record::sweep_left();
     collect::remove_left();
@@ -96,7 +84,8 @@ pub fn prepare(args: &Args, policy: &Policy, program: &Program) -> Prepared {
     let Some(preload) = preload_of(image) else { return prepared };
     let path = fs::canonicalize(&image.path).unwrap_or(image.path.clone());
     let finder = finder(&path);
-    let plan = make_plan(args, policy, &path, &finder, &mut prepared.notes);
+    let mut plan = make_plan(args, policy, &path, &finder, &mut prepared.notes);
+    plan.mediated = is_mediated;
     let is_said = |rule: &&plan::Rule| rule.stack.is_some_and(|it| it.forced);
     prepared.said = plan.rules.iter().filter(is_said).map(|rule| rule.key).collect();
     match write(&plan) {
@@ -139,7 +128,6 @@ fn make_plan(
     };
     plan.zones = policy.zones;
     plan.tripwire = args.tripwire;
-    plan.mediated = true;
     plan.filters = process::own_filters();
     plan.preload = std::env::var_os("LD_PRELOAD");
     plan.names = name_rules(policy);

@@ -19,11 +19,34 @@ const FILE_NAME: &str = "libheddle-user.so";
 /// Where it is, as seen from the command: beside it where both were built, else installed.
 const FOLDERS: [&str; 2] = ["", "../lib/heddle"];
 
-/// What the run needs for a program on user-level threads.
+/// Adds to what the run needs what it takes to have the program on user-level threads: the library
+/// that makes them comes before the one that keeps the account.
+pub fn add(prepared: &mut Prepared, library: PathBuf, workers: Option<u16>) {
+    let library = library.into_os_string();
+    let name = "LD_PRELOAD";
+    let known = prepared.environment.iter_mut().find(|(it, _)| *it == name);
+    match known {
+        Some((_, others)) => *others = joined(library, Some(others)),
+        None => {
+            let before = std::env::var_os(name);
+            prepared.environment.push((name, joined(library, before.as_deref())));
+        }
+    }
+    if let Some(workers) = workers {
+        prepared.environment.push(("HEDDLE_RUN_WORKERS", OsString::from(workers.to_string())));
+    }
+}
+
+fn joined(library: OsString, others: Option<&OsStr>) -> OsString {
+    let parts = [Some(&*library), others.filter(|it| !it.is_empty())];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(OsStr::new(":"))
+}
+
+/// Whether the program can be run so: the library that does it.
 ///
 /// # Errors
-/// Why its threads have to be kernel threads.
-pub fn prepare(name: &OsStr, workers: Option<u16>) -> Result<Prepared, String> {
+/// Why it cannot.
+pub fn may_be(name: &OsStr) -> Result<PathBuf, String> {
     if let Some(finding) = userlevel::judge(name).into_iter().find(|finding| !finding.fits) {
         return Err(format!("{}: {}", finding.name, finding.why));
     }
@@ -31,15 +54,7 @@ pub fn prepare(name: &OsStr, workers: Option<u16>) -> Result<Prepared, String> {
     if check.verdict != Verdict::Good {
         return Err(format!("{}: {}", check.name, check.value));
     }
-    let library = library()?;
-    let before = std::env::var_os("LD_PRELOAD").filter(|it| !it.is_empty());
-    let parts = [Some(library.into_os_string()), before];
-    let joined = parts.into_iter().flatten().collect::<Vec<_>>().join(OsStr::new(":"));
-    let mut environment = vec![("LD_PRELOAD", joined)];
-    if let Some(workers) = workers {
-        environment.push(("HEDDLE_RUN_WORKERS", OsString::from(workers.to_string())));
-    }
-    Ok(Prepared::without_plan(environment))
+    library()
 }
 
 /// The library's file.

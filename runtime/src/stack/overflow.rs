@@ -77,7 +77,8 @@ fn report(thread: &'static Control) {
         None => write!(text, "none"),
     };
     let _ = write!(text, ", {switches} switches); peak use: all of it. ");
-    let _ = writeln!(text, "Give it more with Builder::stack_size.");
+    let advice = super::observer::overflowed(thread);
+    let _ = writeln!(text, "{}", advice.unwrap_or("Give it more with Builder::stack_size."));
     // SAFETY: the buffer is valid for its length.
     unsafe { libc::write(2, text.bytes.as_ptr().cast(), text.length) };
 }

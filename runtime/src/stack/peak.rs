@@ -10,8 +10,8 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use heddle_record::Zone;
 
-use super::{CLASS_BYTES, CLASSES};
-use crate::control::{Control, HIBERNATED, MEASURED};
+use super::{CLASS_BYTES, CLASSES, observer};
+use crate::control::{self, Control, HIBERNATED, MEASURED};
 use crate::sys::memory::{self, PAGE};
 use crate::sys::pages;
 
@@ -66,6 +66,11 @@ fn begin_role(thread: &'static Control, number: u16) {
     if started >= MEASURED_FIRST * 2 && !started.is_multiple_of(MEASURED_THEN) {
         return;
     }
+    clean(thread);
+}
+
+/// Makes `thread`, which is being made, one that is measured.
+pub(crate) fn clean(thread: &'static Control) {
     let bytes = CLASS_BYTES[thread.class.get() as usize];
     // SAFETY: the stack is this new thread's, nothing is on it yet; the guard page stays out.
     unsafe { memory::discard(thread.stack.get().add(PAGE), bytes - PAGE) };
@@ -87,6 +92,24 @@ fn finish_measured(thread: &'static Control) {
     if let Some(role) = role(fields.role) {
         role.peak_bytes.fetch_max(peak as u32, Relaxed);
         role.measured.fetch_add(1, Relaxed);
+    }
+    observer::measured(thread, peak);
+}
+
+/// Measures the full threads that live, or wait to be joined, of those that were chosen, and tells
+/// the observer. It may be called while they run.
+pub(crate) fn tell_living() {
+    for slot in 0..super::slots_made() {
+        // SAFETY: below the number of slots made.
+        let thread = unsafe { control::at(slot) };
+        let is_full =
+            || thread.record().read().is_some_and(|it| it.kind == heddle_record::Kind::Full);
+        if thread.flags.get() & MEASURED != 0
+            && is_full()
+            && let Some(peak) = of(thread)
+        {
+            observer::measured(thread, peak);
+        }
     }
 }
 

@@ -35,6 +35,19 @@ pub struct Builder {
     group: Option<Group>,
     hibernate: bool,
     full: bool,
+    known: Option<Known>,
+}
+
+/// What a layer above knows beforehand of a thread that it makes: nothing is looked up for it, no
+/// policy is asked, and the layer chooses whose stacks are measured.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Known {
+    /// Its role's number ([`crate::raw::intern_role`]), 0 = none.
+    pub role: u16,
+    /// What starts it, as the record has it ([`crate::raw::intern`]), 0 = unknown.
+    pub start: u32,
+    /// Whether its stack is cleaned before and measured after it.
+    pub measured: bool,
 }
 
 /// The priority of a time-critical thread that asks for none.
@@ -140,6 +153,13 @@ impl Builder {
         self
     }
 
+    /// See [`Known`]; goes before [`Builder::role`].
+    #[doc(hidden)]
+    pub fn known(mut self, known: Known) -> Self {
+        self.known = Some(known);
+        self
+    }
+
     /// Starts the thread.
     ///
     /// # Errors
@@ -181,6 +201,9 @@ impl Builder {
     /// What the policy of `heddle run` says of threads with this name, or with this role where
     /// there is no name; the program's own word goes before it.
     fn with_policy(mut self) -> Self {
+        if self.known.is_some() {
+            return self;
+        }
         let name = self.name.as_deref().or(self.role.as_deref());
         if let Some(rule) = name.and_then(policy::rule_of_name) {
             if !self.critical && rule.priority != 0 {
@@ -218,7 +241,10 @@ impl Builder {
     }
 
     fn make_with(&self, priority: u8) -> io::Result<&'static Control> {
-        let role = self.role.as_deref().map_or(0, table::intern_role);
+        let role = match self.known {
+            Some(known) => known.role,
+            None => self.role.as_deref().map_or(0, table::intern_role),
+        };
         let full = self.is_full();
         let block_bytes = if full { self.block_bytes()? } else { 0 };
         let class = self.stack_class(role, block_bytes)?;
@@ -235,7 +261,11 @@ impl Builder {
         if self.hibernate {
             thread.flags.set(HIBERNATES);
         }
-        stack::peak::begin(thread, role);
+        match self.known {
+            Some(known) if known.measured => stack::peak::clean(thread),
+            Some(_) => {}
+            None => stack::peak::begin(thread, role),
+        }
         if block_bytes != 0 {
             give_block(thread)?;
         }
@@ -249,6 +279,7 @@ impl Builder {
             group,
             zone: Zone::Unknown,
             role,
+            start: self.known.map_or(0, |known| known.start),
             stack_size: CLASS_BYTES[class as usize] as u32,
             created_ns,
             name: self.name.as_deref().map_or(0, table::intern),

@@ -6,7 +6,7 @@
 //! mutex they unlock then is poisoned, and a panic of theirs aborts the process, as a double
 //! panic does.
 
-mod builder;
+pub(crate) mod builder;
 mod handle;
 mod join;
 pub(crate) mod local;

@@ -37,6 +37,8 @@ pub struct Wanted {
     pub is_detached: bool,
     /// Whether policy and priority are the attributes', not those of the thread that makes it.
     pub is_explicit: bool,
+    /// As the program said, `None` where it said nothing.
+    pub asked_bytes: Option<usize>,
     /// For the runtime's builder.
     pub stack_bytes: usize,
     pub guard_bytes: usize,
@@ -58,7 +60,7 @@ impl Wanted {
             }
             let wanted = Wanted::read(default.as_ptr());
             libc::pthread_attr_destroy(default.as_mut_ptr());
-            wanted
+            Wanted { asked_bytes: None, ..wanted }
         }
     }
 
@@ -90,6 +92,7 @@ impl Wanted {
             needs_kernel_thread: is_own_stack || is_real_time || stack_bytes > STACK_BYTES_MAX,
             is_detached: detached == libc::PTHREAD_CREATE_DETACHED,
             is_explicit,
+            asked_bytes: Some(bytes),
             stack_bytes,
             guard_bytes: guard,
         }

@@ -9,6 +9,7 @@ use core::ptr;
 use libc::pthread_t;
 
 use super::{Start, create, end, identity, join};
+use crate::account::Origin;
 use crate::sync::c11::result;
 
 type Start11 = unsafe extern "C-unwind" fn(*mut c_void) -> c_int;
@@ -37,11 +38,14 @@ unsafe extern "C" fn heddle_user_thrd_create(
     thread: *mut pthread_t,
     start: Start11,
     argument: *mut c_void,
+    _fourth: usize,
+    site: usize,
 ) -> c_int {
+    let origin = Origin { start: start as usize, argument, site };
     let call = Box::into_raw(Box::new(Call { start, argument })).cast();
     let run: Start = run;
     // SAFETY: the caller's place; `run` takes what it is given.
-    let error = unsafe { create::heddle_user_pthread_create(thread, ptr::null(), run, call) };
+    let error = unsafe { create::make(thread, ptr::null(), (run as Start, call), &origin) };
     if error != 0 {
         // SAFETY: no thread has it.
         drop(unsafe { Box::from_raw(call.cast::<Call>()) });

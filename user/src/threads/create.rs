@@ -28,6 +28,7 @@ use super::{
     About, DETACHED, JOINABLE, Own, Pthread, Start, count_in, count_out, debugger, end, fork, free,
     own,
 };
+use crate::account::{self, Born, Origin};
 use crate::{environment, errno};
 
 mod real {
@@ -51,12 +52,28 @@ pub unsafe extern "C" fn heddle_user_pthread_create(
     attr: *const pthread_attr_t,
     start: Start,
     argument: *mut c_void,
+    site: usize,
+) -> c_int {
+    let origin = Origin { start: start as usize, argument, site };
+    // SAFETY: passed on.
+    unsafe { make(thread, attr, (start, argument), &origin) }
+}
+
+/// As `pthread_create`; `origin` says what the program itself called.
+///
+/// # Safety
+/// As `pthread_create`.
+pub unsafe fn make(
+    thread: *mut pthread_t,
+    attr: *const pthread_attr_t,
+    (start, argument): (Start, *mut c_void),
+    origin: &Origin,
 ) -> c_int {
     // SAFETY: null or the caller's attributes.
     let wanted = unsafe { Wanted::of(attr) };
     if !wanted.needs_kernel_thread && fork::may_create() {
         // SAFETY: the caller's place, function and argument.
-        match errno::kept(|| unsafe { create(thread, &wanted, start, argument) }) {
+        match errno::kept(|| unsafe { create(thread, &wanted, (start, argument), origin) }) {
             Ok(()) => return 0,
             Err(error) if error.kind() == io::ErrorKind::OutOfMemory => return libc::EAGAIN,
             Err(error) => report_refusal(&error),
@@ -70,9 +87,12 @@ pub unsafe extern "C" fn heddle_user_pthread_create(
 fn start_runtime() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        if let Some((low, high)) = environment::own_text() {
+        let own = environment::own_text();
+        if let Some((low, high)) = own {
             raw::guard_text(low, high);
         }
+        // Before the runtime's table takes the process's name.
+        account::begin(own);
         if let Some(count) = environment::workers() {
             let _ = heddle::Config::new().workers(count).start();
         }
@@ -89,11 +109,14 @@ fn report_refusal(error: &io::Error) {
 unsafe fn create(
     place: *mut pthread_t,
     wanted: &Wanted,
-    start: Start,
-    argument: *mut c_void,
+    (start, argument): (Start, *mut c_void),
+    origin: &Origin,
 ) -> io::Result<()> {
     start_runtime();
+    // So that texts can be kept in its table.
+    raw::is_native()?;
     let schedule = Schedule::inherited(wanted.is_explicit);
+    let planned = account::plan(origin, wanted);
     let made = Box::into_raw(Box::new(Pthread {
         state: AtomicU32::new(if wanted.is_detached { DETACHED } else { JOINABLE }),
         joined_by: AtomicUsize::new(0),
@@ -114,13 +137,14 @@ unsafe fn create(
             asynchronous: Cell::new(false),
             blocked: Cell::new(crate::calls::mask::own()),
         },
+        born: Cell::new(Born::default()),
     }));
-    let mut builder =
-        Builder::new().full().stack_size(wanted.stack_bytes).role(&super::identity::role(start));
-    if let Some(priority) = schedule.critical() {
+    let mut builder = Builder::new().full().stack_size(planned.stack_bytes).group(planned.group);
+    builder = builder.known(planned.known);
+    if let Some(priority) = schedule.critical().or(planned.priority) {
         builder = builder.priority(priority);
     }
-    count_in();
+    let living = count_in();
     // SAFETY: the start function may run there; `know` sees the thread before it does, and `made`
     // is the thread's from then on.
     let started = unsafe {
@@ -131,7 +155,8 @@ unsafe fn create(
             about.thread = Some(Thread::clone(thread.thread));
             about.stack = (thread.stack.0 as usize, thread.stack.1);
             let name = thread.thread_pointer as pthread_t;
-            own::set(own::words_of(name), made);
+            own::set(own::words_of(name), made, planned.kind);
+            (*made).born.set(account::created(&planned, thread.stack.1, living));
             place.write(name);
         })
     };
@@ -142,6 +167,7 @@ unsafe fn create(
         }
         Err(error) => {
             count_out();
+            account::failed(&planned);
             // SAFETY: no thread has it.
             unsafe { free(made) };
             Err(error)
@@ -161,7 +187,9 @@ unsafe extern "C-unwind" fn run(argument: *mut u8) {
 #[inline(never)]
 fn call_start(me: &'static Pthread) {
     let marker = 0_u8;
-    me.own.base.set(core::hint::black_box(&raw const marker) as usize);
+    let base = core::hint::black_box(&raw const marker) as usize;
+    me.own.base.set(base);
+    account::begins_at(base);
     // SAFETY: the caller of `pthread_create` gave both for this thread.
     let result = unsafe { (me.start)(me.argument) };
     me.own.result.set(result);

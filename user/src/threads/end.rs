@@ -18,7 +18,7 @@
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
-use core::sync::atomic::Ordering::{AcqRel, Acquire};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::OnceLock;
 
 use heddle::raw;
@@ -114,6 +114,7 @@ pub fn end(me: &'static Pthread) -> ! {
     }
     raw::set_cancellable(false);
     raw::destroy_values();
+    crate::account::ended(own::kind().load(Relaxed), &me.born.get());
     own::stop_running();
     // ORDER: Release publishes the result; Acquire, for a detached one may be freed.
     match me.state.compare_exchange(JOINABLE, ENDED, AcqRel, Acquire) {

@@ -9,14 +9,11 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::MaybeUninit;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
 
-use heddle::raw;
 use libc::pthread_t;
 
-use super::{Start, find, this};
-use crate::errno;
+use super::{find, own, this};
+use crate::{account, errno};
 
 const NAME_BYTES: usize = 16;
 /// Signal numbers end before this one.
@@ -58,18 +55,8 @@ pub fn forget_names() {
     CHANGES.fetch_add(1, Relaxed);
 }
 
-/// What a thread with this start function is for, as far as can be told: the function's name.
-pub fn role(start: Start) -> Arc<str> {
-    static ROLES: Mutex<BTreeMap<usize, Arc<str>>> = Mutex::new(BTreeMap::new());
-    let address = start as usize;
-    // Whoever waits for the lock does so in the kernel.
-    let _pin = raw::pin();
-    let mut roles = ROLES.lock().unwrap_or_else(PoisonError::into_inner);
-    roles.entry(address).or_insert_with(|| describe(address).into()).clone()
-}
-
 /// The name of the function at `address`, or where it is.
-fn describe(address: usize) -> String {
+pub fn describe(address: usize) -> String {
     let mut info = MaybeUninit::<libc::Dl_info>::uninit();
     // SAFETY: a valid place, which is filled if the call succeeds; texts live with their library.
     unsafe {
@@ -91,6 +78,7 @@ pub unsafe extern "C" fn heddle_user_pthread_setname_np(
     thread: pthread_t,
     name: *const c_char,
 ) -> c_int {
+    let target_name = thread;
     // SAFETY: the caller's thread.
     let Some(target) = (unsafe { find(thread) }) else {
         forget_names();
@@ -105,8 +93,14 @@ pub unsafe extern "C" fn heddle_user_pthread_setname_np(
     let mut about = target.about();
     about.name = [0; NAME_BYTES];
     about.name[..text.len()].copy_from_slice(text);
-    if let Some(thread) = &about.thread {
-        thread.set_name(&String::from_utf8_lossy(text));
+    let Some(thread) = &about.thread else { return 0 };
+    thread.set_name(&String::from_utf8_lossy(text));
+    // SAFETY: the caller's thread, which exists.
+    let kind = unsafe { &(*own::words_of(target_name)).kind };
+    // SAFETY: the caller's text.
+    let ruled = unsafe { account::named(kind, name, &target.born.get()) };
+    if let Some(ruled) = ruled {
+        ruled.apply(thread, about.schedule.critical());
     }
     0
 }

@@ -11,7 +11,7 @@
 //! 2. `state` goes from `JOINABLE` to `DETACHED` or `ENDED`, once. Who finds the other one there
 //!    frees it: the thread itself when it is detached, else whoever joins or detaches it.
 
-mod attributes;
+pub mod attributes;
 mod c11;
 pub mod cancel;
 mod cleanup;
@@ -21,7 +21,7 @@ pub mod end;
 pub mod fork;
 pub mod identity;
 mod join;
-mod own;
+pub mod own;
 mod schedule;
 
 use core::cell::Cell;
@@ -39,6 +39,7 @@ use rustix::thread::futex::{self, Flags};
 
 use self::cleanup::Buffer;
 use self::end::UnwindException;
+use crate::account::Born;
 
 thread_local! {
     /// See [`number`].
@@ -68,6 +69,8 @@ pub struct Pthread {
     argument: *mut c_void,
     about: Mutex<About>,
     own: Own,
+    /// As the account has it; set before the thread can run.
+    born: Cell<Born>,
 }
 
 /// What only the thread itself touches; but for `result`, which its joiner reads after the end.
@@ -205,8 +208,9 @@ pub fn is_running() -> bool {
 /// Full threads that have not ended; the main thread may wait for this word at its end.
 static LIVE: AtomicU32 = AtomicU32::new(0);
 
-fn count_in() {
-    LIVE.fetch_add(1, Relaxed);
+/// How many there are with it.
+fn count_in() -> u32 {
+    LIVE.fetch_add(1, Relaxed) + 1
 }
 
 fn count_out() {

@@ -1,10 +1,11 @@
-//! The two words that every thread has by itself: which full thread it is.
+//! The words that every thread has by itself: which full thread it is, and of which kind.
 //!
 //! They lie in static thread-local storage, at one and the same distance from every thread
 //! pointer, so that a `pthread_t` leads to them. The jumps of taken names look at the first one.
 
 use core::ffi::c_void;
 use core::ptr;
+use core::sync::atomic::AtomicU32;
 
 use libc::pthread_t;
 
@@ -18,6 +19,8 @@ pub struct Own {
     running: *const Pthread,
     /// The thread.
     pub thread: *const Pthread,
+    /// Its kind's number in the account (`account/`), 0 = none.
+    pub kind: AtomicU32,
 }
 
 // SAFETY: in arch/; takes nothing and keeps all registers but the result's.
@@ -51,6 +54,12 @@ pub fn thread() -> *const Pthread {
     unsafe { (*words()).thread }
 }
 
+/// The calling thread's kind.
+pub fn kind() -> &'static AtomicU32 {
+    // SAFETY: the calling thread's own words, which live as long as it.
+    unsafe { &(*words()).kind }
+}
+
 /// Whether the caller is a full thread on a worker.
 #[inline(always)]
 pub fn is_running() -> bool {
@@ -62,9 +71,9 @@ pub fn is_running() -> bool {
 ///
 /// # Safety
 /// 1. They are those of a thread that can't run yet, or of the caller.
-pub unsafe fn set(words: *mut Own, thread: *const Pthread) {
+pub unsafe fn set(words: *mut Own, thread: *const Pthread, kind: u32) {
     // SAFETY: by 1.
-    unsafe { words.write(Own { running: thread, thread }) };
+    unsafe { words.write(Own { running: thread, thread, kind: AtomicU32::new(kind) }) };
 }
 
 /// The caller has ended but for the switch away from it, or does not run on a worker any more for

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * What libheddle-preload does for a library in front of it that makes the program's threads
+ * itself (libheddle-user): it knows the plan, tells kinds of threads apart and keeps the account
+ * of each kind, so that the run reads one account whatever the threads are.
+ *
+ * The library in front finds heddle_preload_host by its name and calls these functions for each
+ * of its threads. Kernel threads, which come to libheddle-preload by pthread_create, are no
+ * business of this header.
+ *
+ * All functions may be called by any thread, at any time; they take locks for some instructions,
+ * so the caller must not be left for another thread in them. `overflowed` takes none: it is for
+ * signal handlers. In a forked child every function does nothing, and `kind` returns 0.
+ */
+#ifndef HEDDLE_HOST_H
+#define HEDDLE_HOST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define HEDDLE_HOST_VERSION 1u
+
+/* heddle_host_kind.flags */
+#define HEDDLE_HOST_FORCED 1u /* stack_bytes are the user's own word */
+
+/* What is known of a kind. Texts are not NUL-ended, and live as long as the process. */
+struct heddle_host_kind {
+	const char *role; /* null: the policy has none */
+	const char *start; /* "BUILD-ID+OFFSET PATH", two lines with a refining word */
+	uint32_t role_bytes;
+	uint32_t start_bytes;
+	uint32_t stack_bytes; /* to be given below the start function's call, 0: as asked for */
+	uint32_t flags;
+	uint8_t thread_class;
+	uint8_t priority;
+	uint8_t group;
+	uint8_t category;
+};
+
+/* A thread's stack, as the account has it. */
+struct heddle_host_birth {
+	size_t asked;
+	size_t given;
+	uint32_t flags; /* HEDDLE_USE_* */
+};
+
+struct heddle_host {
+	uint32_t version;
+	uint32_t kinds; /* their numbers are not above this */
+	/* Says that the caller makes threads from now on, whose own table gets the process's name
+	 * in shared memory. Threads with start functions in [text_low, text_high) are none of the
+	 * program's. `ends` is called before the process ends, to say what living threads used.
+	 * 0: there is no account. */
+	int (*begin)(uintptr_t text_low, uintptr_t text_high, void (*ends)(void));
+	/* The number of the kind that such a thread is of, called from `site`; 0: none. */
+	uint32_t (*kind)(void *(*start)(void *), void *argument, uintptr_t site);
+	/* What a thread gets that asks for no stack size. */
+	size_t (*default_stack)(void);
+	/* `birth_flags` decide about the stack's size. */
+	void (*describe)(uint32_t kind, uint32_t birth_flags, struct heddle_host_kind *out);
+	/* A thread is about to begin; with it there are `living`. */
+	void (*created)(uint32_t kind, const struct heddle_host_birth *birth, uint32_t living);
+	/* It could not be made after all. */
+	void (*failed)(uint32_t kind, const struct heddle_host_birth *birth);
+	void (*measured)(uint32_t kind, uint64_t peak, uint64_t resident);
+	void (*ended)(uint32_t kind, size_t given);
+	void (*overflowed)(uint32_t kind, uint64_t usable);
+	/* A thread of this kind got a name: the kind that it is of by that. Fills `out` and sets
+	 * `*has_rule` if a rule of the policy holds for the name. */
+	uint32_t (*named)(uint32_t kind, const char *name, const struct heddle_host_birth *birth,
+			  struct heddle_host_kind *out, int *has_rule);
+};
+
+#endif /* HEDDLE_HOST_H */

@@ -1,0 +1,47 @@
+//! Who wants to know what stacks were used for: a layer that keeps an account of full threads.
+//!
+//! Invariant: there is one observer for the life of the process, and none at first. It is told of
+//! full threads alone, by their thread pointers, whose memory is still theirs then.
+
+use core::ptr;
+use core::sync::atomic::AtomicPtr;
+use core::sync::atomic::Ordering::{Acquire, Release};
+
+use crate::control::{Control, OWN_TLS};
+
+/// What an observer is told.
+pub struct Observer {
+    /// A thread's stack was measured: the thread pointer, and the bytes. Called in any context, the
+    /// scheduler's too: it neither waits for threads nor blocks for long.
+    pub measured: fn(thread_pointer: *mut u8, peak_bytes: usize),
+    /// A thread ran over the end of its stack, of which it had so many bytes; in a signal handler.
+    /// What it returns ends the report.
+    pub overflowed: fn(thread_pointer: *mut u8, usable_bytes: usize) -> &'static str,
+}
+
+static OBSERVER: AtomicPtr<Observer> = AtomicPtr::new(ptr::null_mut());
+
+/// Sets the observer.
+pub fn observe(observer: &'static Observer) {
+    // ORDER: Release publishes the observer to whoever loads it.
+    OBSERVER.store(ptr::from_ref(observer).cast_mut(), Release);
+}
+
+fn observer_of(thread: &Control) -> Option<&'static Observer> {
+    if thread.flags.get() & OWN_TLS == 0 {
+        return None;
+    }
+    // SAFETY: null or a static.
+    // ORDER: Acquire pairs with `observe`.
+    unsafe { OBSERVER.load(Acquire).as_ref() }
+}
+
+pub(crate) fn measured(thread: &Control, peak: usize) {
+    if let Some(observer) = observer_of(thread) {
+        (observer.measured)(thread.thread_pointer(), peak);
+    }
+}
+
+pub(crate) fn overflowed(thread: &Control) -> Option<&'static str> {
+    Some((observer_of(thread)?.overflowed)(thread.thread_pointer(), thread.stack_usable()))
+}

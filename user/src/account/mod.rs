@@ -1,0 +1,306 @@
+//! What is known of the kinds of full threads, and the account of what they did.
+//!
+//! The plan of `heddle run`, what tells kinds apart, and the account itself are libheddle-preload's
+//! ([`host`]); here is what is remembered per kind, so that making a thread costs two short looks,
+//! and the choice of the threads whose stacks are measured: the first ones of a kind, then one in
+//! some, and all of a kind whose threads live so long that it does not count.
+//!
+//! Invariant: the library behind is called with the worker pinned: its locks are waited for in the
+//! kernel, so no holder may be left for another thread.
+
+mod host;
+
+use core::ffi::{c_char, c_void};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use heddle::Group;
+use heddle::raw::{self, Known, Observer};
+use heddle::thread::Thread;
+use libc::pthread_t;
+
+use crate::threads::attributes::Wanted;
+use crate::threads::{identity, own};
+use host::{Birth, Host};
+
+/// Threads of a kind that are measured first.
+const MEASURED_FIRST: u32 = 16;
+/// After that one in this many is.
+const MEASURED_THEN: u32 = 64;
+/// To measure costs a hundredth of such a life.
+const LONG_LIFE_NS: u64 = 200_000;
+/// What a stack is that the tuner chose is no less than this, our part and the C library's included
+/// (`TUNED_MIN` of libheddle-preload); they are taken off, as the builder adds them.
+const TUNED_BYTES_MIN: usize = (64 << 10) - (16 << 10);
+/// Kinds, at most, and one for "none".
+const KINDS_MAX: usize = 2048 + 1;
+const PAGE: usize = 4096;
+
+/// What the program called to make a thread.
+pub struct Origin {
+    pub start: usize,
+    pub argument: *mut c_void,
+    /// The address behind the call.
+    pub site: usize,
+}
+
+/// How a thread is to be made.
+pub struct Planned {
+    pub kind: u32,
+    pub known: Known,
+    /// By policy, `None`: lazy.
+    pub priority: Option<u8>,
+    pub group: Group,
+    /// For the runtime's builder.
+    pub stack_bytes: usize,
+    birth: Birth,
+}
+
+/// How a thread was made.
+#[derive(Clone, Copy, Default)]
+pub struct Born {
+    birth: Birth,
+    /// When, if it is measured.
+    at_ns: u64,
+}
+
+/// A kind, as far as it was asked for.
+struct Kind {
+    is_known: AtomicBool,
+    role: AtomicU32,
+    start: AtomicU32,
+    /// 0: lazy.
+    priority: AtomicU32,
+    group: AtomicU32,
+    /// What the tuner gives to threads of default size, and to others; 0 = nothing.
+    stack: [AtomicU32; 2],
+    started: AtomicU32,
+    is_long: AtomicBool,
+}
+
+static KINDS: [Kind; KINDS_MAX] = [const {
+    Kind {
+        is_known: AtomicBool::new(false),
+        role: AtomicU32::new(0),
+        start: AtomicU32::new(0),
+        priority: AtomicU32::new(0),
+        group: AtomicU32::new(Group::Normal as u32),
+        stack: [const { AtomicU32::new(0) }; 2],
+        started: AtomicU32::new(0),
+        is_long: AtomicBool::new(false),
+    }
+}; KINDS_MAX];
+
+static HOST: AtomicPtr<Host> = AtomicPtr::new(core::ptr::null_mut());
+
+fn host() -> Option<&'static Host> {
+    // SAFETY: null or the library's, which is never unloaded.
+    // ORDER: Acquire pairs with `begin`.
+    unsafe { HOST.load(Acquire).as_ref() }
+}
+
+/// Opens the account. `own` is this library's code: kernel threads that start there are none of
+/// the program's.
+pub fn begin(own: Option<(usize, usize)>) {
+    let (Some(host), Some((low, high))) = (Host::find(), own) else { return };
+    // SAFETY: the library's function; `at_the_end` may be called by any thread.
+    let has_account = unsafe { (host.begin)(low, high, at_the_end) } != 0;
+    if has_account && (host.kinds as usize) < KINDS_MAX {
+        raw::observe(&OBSERVER);
+        // ORDER: Release, though all of it was there before.
+        HOST.store(core::ptr::from_ref(host).cast_mut(), Release);
+    }
+}
+
+static OBSERVER: Observer = Observer { measured, overflowed };
+
+/// Whose thread pointer this is.
+fn kind_at(thread_pointer: *mut u8) -> u32 {
+    // SAFETY: a full thread's, whose words are there as the observer promises.
+    unsafe { (*own::words_of(thread_pointer as pthread_t)).kind.load(Relaxed) }
+}
+
+/// What lies above the start function's call: peaks count from there, as a kernel thread's do.
+static FRAMES_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// The calling thread's start function is about to be called, from this address on.
+#[inline]
+pub fn begins_at(base: usize) {
+    if FRAMES_BYTES.load(Relaxed) == 0
+        && let Some((low, bytes)) = raw::stack_bounds()
+    {
+        FRAMES_BYTES.store(low as usize + bytes - base, Relaxed);
+    }
+}
+
+fn measured(thread_pointer: *mut u8, peak: usize) {
+    let (kind, peak) = (kind_at(thread_pointer), peak.saturating_sub(FRAMES_BYTES.load(Relaxed)));
+    if let Some(host) = host().filter(|_| kind != 0) {
+        let resident = peak.next_multiple_of(PAGE) as u64;
+        let _pin = raw::pin();
+        // SAFETY: the library's function.
+        unsafe { (host.measured)(kind, peak as u64, resident) };
+    }
+}
+
+fn overflowed(thread_pointer: *mut u8, usable: usize) -> &'static str {
+    let kind = kind_at(thread_pointer);
+    let Some(host) = host().filter(|_| kind != 0) else { return "" };
+    // SAFETY: the library's function for signal handlers.
+    unsafe { (host.overflowed)(kind, usable.saturating_sub(FRAMES_BYTES.load(Relaxed)) as u64) };
+    match KINDS[kind as usize].stack[0].load(Relaxed) {
+        0 => "The program asked for no more.",
+        _ => "heddle had chosen that size: the next run gives it at least twice as much.",
+    }
+}
+
+/// The process is about to end, or to become another program.
+extern "C" fn at_the_end() {
+    let _pin = raw::pin();
+    raw::tell_living();
+}
+
+/// What the account knows of a thread that is to be made.
+pub fn plan(origin: &Origin, wanted: &Wanted) -> Planned {
+    let Some(host) = host() else { return without_account(origin, wanted) };
+    let _pin = raw::pin();
+    // SAFETY: the library's functions; the argument is looked at as far as it can be read.
+    let (number, usual) = unsafe {
+        ((host.kind)(origin.start, origin.argument, origin.site), (host.default_stack)())
+    };
+    let asked = wanted.asked_bytes.unwrap_or(usual);
+    let is_explicit = asked != usual;
+    let kind = &KINDS[number as usize];
+    // ORDER: Acquire pairs with `learn`.
+    if number == 0 || !kind.is_known.load(Acquire) {
+        learn(host, number, origin.start);
+    }
+    let tuned = kind.stack[usize::from(is_explicit)].load(Relaxed) as usize;
+    let mut flags = if is_explicit { host::EXPLICIT } else { 0 };
+    flags |= if tuned != 0 { host::TUNED } else { 0 };
+    Planned {
+        kind: number,
+        known: Known {
+            role: kind.role.load(Relaxed) as u16,
+            start: kind.start.load(Relaxed),
+            measured: number != 0 && is_chosen(kind),
+        },
+        priority: u8::try_from(kind.priority.load(Relaxed)).ok().filter(|&it| it != 0),
+        group: Group::from_raw(kind.group.load(Relaxed) as u8).unwrap_or(Group::Normal),
+        stack_bytes: if tuned != 0 { tuned } else { wanted.stack_bytes },
+        birth: Birth { asked, given: asked, flags },
+    }
+}
+
+fn is_chosen(kind: &Kind) -> bool {
+    let before = kind.started.fetch_add(1, Relaxed);
+    before < MEASURED_FIRST || before.is_multiple_of(MEASURED_THEN) || kind.is_long.load(Relaxed)
+}
+
+/// Remembers what the library knows of a kind. Any number of threads may do so at once: they all
+/// learn the same.
+#[cold]
+fn learn(host: &Host, number: u32, start: usize) {
+    let kind = &KINDS[number as usize];
+    for (index, flags) in [0, host::EXPLICIT].into_iter().enumerate() {
+        let said = host.describe(number, flags);
+        let is_forced = said.flags & host::FORCED != 0;
+        let least = if is_forced { 0 } else { TUNED_BYTES_MIN as u32 };
+        let bytes = if said.stack_bytes == 0 { 0 } else { said.stack_bytes.max(least) };
+        kind.stack[index].store(bytes, Relaxed);
+    }
+    let said = host.describe(number, 0);
+    let role = said.role().unwrap_or_else(|| identity::describe(start));
+    kind.role.store(raw::intern_role(&role).into(), Relaxed);
+    kind.start.store(said.start().map_or(0, |text| raw::intern(&text)), Relaxed);
+    kind.priority.store(u32::from(said.class) * u32::from(said.priority), Relaxed);
+    kind.group.store(said.group.into(), Relaxed);
+    // ORDER: Release publishes what was learned.
+    kind.is_known.store(true, Release);
+}
+
+/// Without the other library the role is the start function's name, and all else as asked for.
+fn without_account(origin: &Origin, wanted: &Wanted) -> Planned {
+    static ROLES: Mutex<BTreeMap<usize, u16>> = Mutex::new(BTreeMap::new());
+    // Whoever waits for the lock does so in the kernel.
+    let _pin = raw::pin();
+    let mut roles = ROLES.lock().unwrap_or_else(PoisonError::into_inner);
+    let role = *roles
+        .entry(origin.start)
+        .or_insert_with(|| raw::intern_role(&identity::describe(origin.start)));
+    Planned {
+        kind: 0,
+        known: Known { role, start: 0, measured: false },
+        priority: None,
+        group: Group::Normal,
+        stack_bytes: wanted.stack_bytes,
+        birth: Birth::default(),
+    }
+}
+
+/// A thread has a stack of so many bytes above its guard page, and is about to begin.
+pub fn created(planned: &Planned, stack_bytes: usize, living: u32) -> Born {
+    let birth = Birth { given: stack_bytes + PAGE, ..planned.birth };
+    let at_ns = if planned.known.measured { raw::now_ns() } else { 0 };
+    if let Some(host) = host().filter(|_| planned.kind != 0) {
+        let _pin = raw::pin();
+        // SAFETY: a valid place.
+        unsafe { (host.created)(planned.kind, &birth, living) };
+    }
+    Born { birth, at_ns }
+}
+
+/// No thread came of it.
+pub fn failed(planned: &Planned) {
+    if let Some(host) = host().filter(|_| planned.kind != 0) {
+        let _pin = raw::pin();
+        // SAFETY: a valid place.
+        unsafe { (host.failed)(planned.kind, &planned.birth) };
+    }
+}
+
+/// The calling thread, of this kind by now, ends.
+pub fn ended(kind: u32, born: &Born) {
+    let Some(host) = host().filter(|_| kind != 0) else { return };
+    let _pin = raw::pin();
+    if born.at_ns != 0 {
+        let is_long = raw::now_ns() - born.at_ns >= LONG_LIFE_NS;
+        KINDS[kind as usize].is_long.store(is_long, Relaxed);
+    }
+    // SAFETY: the library's function.
+    unsafe { (host.ended)(kind, born.birth.given) };
+}
+
+/// What a rule of the policy says of threads with some name.
+pub struct Ruled(host::Kind);
+
+impl Ruled {
+    /// `said` is the priority by the program's own word, which goes before the policy's.
+    pub fn apply(&self, thread: &Thread, said: Option<u8>) {
+        if let Some(role) = self.0.role() {
+            thread.set_role(&role);
+        }
+        thread.set_group(Group::from_raw(self.0.group).unwrap_or(Group::Normal));
+        if said.is_none() {
+            let priority = Some(self.0.priority).filter(|&it| it != 0 && self.0.class != 0);
+            // The library has checked it.
+            let _ = thread.set_priority(priority);
+        }
+    }
+}
+
+/// A thread got a name. `kind` is the word that says of which kind it is.
+///
+/// # Safety
+/// 1. `name` is a text.
+pub unsafe fn named(kind: &AtomicU32, name: *const c_char, born: &Born) -> Option<Ruled> {
+    let number = kind.load(Relaxed);
+    let host = host().filter(|_| number != 0)?;
+    let _pin = raw::pin();
+    // SAFETY: by 1.
+    let (moved, ruled) = unsafe { host.named(number, name, &born.birth) };
+    kind.store(moved, Relaxed);
+    ruled.map(Ruled)
+}

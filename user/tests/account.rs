@@ -1,0 +1,179 @@
+//! What `heddle run` knows and does with threads on user-level threads: kinds, policy, sizes of
+//! stacks, the profile and the report, as it does with kernel threads.
+//!
+//! Invariant: each test has a state folder of its own, so that no profile of another one acts.
+
+mod common;
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use common::{can_run, folder, heddle, output, text};
+
+/// The program of this test, and a state folder of its own.
+struct Case {
+    folder: PathBuf,
+    program: String,
+}
+
+impl Case {
+    /// `None`, with the reason said, where there are no user-level threads.
+    fn new(name: &str) -> Option<Case> {
+        if !can_run(&["cc"]) {
+            return None;
+        }
+        let folder = folder(name);
+        let program = folder.join("kinds");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/kinds.c");
+        let mut cc = Command::new("cc");
+        cc.args(["-O1", "-pthread", "-Wall", "-Wextra", "-Werror", "-o"]).args([&program, &source]);
+        assert!(cc.status().expect("a compiler").success());
+        Some(Case { program: program.to_str().expect("a name").to_owned(), folder })
+    }
+
+    /// Runs the program so; its output, and the report.
+    fn run(&self, options: &[&str], words: &[&str]) -> (Output, Value) {
+        let report = self.folder.join("report.json");
+        let mut command = Command::new(heddle());
+        command.args(["run", "--threads", "user", "--workers", "1", "--report", "json"]);
+        command.arg("--report-to").arg(&report).args(options).arg("--").arg(&self.program);
+        command.args(words).process_group(0).env("XDG_STATE_HOME", self.folder.join("state"));
+        let output = output(command);
+        let text = fs::read_to_string(&report).expect("a report");
+        (output, serde_json::from_str(&text).expect("JSON"))
+    }
+
+    /// Writes a policy for `run`.
+    fn policy(&self, text: &str) -> String {
+        let file = self.folder.join("policy.toml");
+        fs::write(&file, text).expect("a file");
+        file.to_str().expect("a name").to_owned()
+    }
+}
+
+impl Drop for Case {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// The kind with this start function in the report's first process.
+fn kind<'a>(report: &'a Value, start: &str) -> &'a Value {
+    let kinds = report["processes"][0]["threads"].as_array().expect("kinds");
+    let found = kinds.iter().find(|kind| kind["start"] == start);
+    found.unwrap_or_else(|| panic!("no kind {start} in {report:#}"))
+}
+
+const URGENT: &str = "role = \"goes first\"\nclass = \"time-critical\"\npriority = 30\n";
+
+#[test]
+fn a_policy_names_threads_and_acts() {
+    let Some(case) = Case::new("policy") else { return };
+    let (plain, _) = case.run(&[], &["alone"]);
+    assert_eq!(text(&plain.stdout), "together\n", "{plain:?}");
+    let by_start = case.policy(&format!("[[thread]]\nstart = \"urgent\"\n{URGENT}"));
+    let (output, report) = case.run(&["--policy", &by_start], &["alone"]);
+    assert_eq!(text(&output.stdout), "alone\n", "{output:?}");
+    let urgent = kind(&report, "urgent");
+    assert_eq!(urgent["role"], "goes first");
+    assert_eq!((&urgent["class"], &urgent["priority"]), (&"time-critical".into(), &30.into()));
+    assert_eq!(kind(&report, "other")["class"], "lazy");
+}
+
+#[test]
+fn a_rule_for_a_name_acts_once_the_thread_has_it() {
+    let Some(case) = Case::new("name") else { return };
+    let by_name = case.policy(&format!("[[thread]]\nname = \"sensor/*\"\n{URGENT}"));
+    let (output, report) = case.run(&["--policy", &by_name], &["alone", "sensor/1"]);
+    assert_eq!(text(&output.stdout), "alone\n", "{output:?}");
+    let urgent = kind(&report, "urgent");
+    assert_eq!((&urgent["role"], &urgent["name"]), (&"goes first".into(), &"sensor/1".into()));
+    let (output, _) = case.run(&["--policy", &by_name], &["alone", "other/1"]);
+    assert_eq!(text(&output.stdout), "together\n", "{output:?}");
+}
+
+#[test]
+fn stacks_are_sized_by_the_run_before() {
+    let Some(case) = Case::new("auto") else { return };
+    let words = ["sizes", "20000"];
+    let (_, first) = case.run(&["--stacks", "auto"], &words);
+    let deep = kind(&first, "deep");
+    assert_eq!((&deep["tuned"], &deep["created"]), (&false.into(), &3.into()), "{deep}");
+    assert_eq!(deep["stack_given_bytes"], 8 << 20);
+    let peak = deep["stack_peak_bytes"].as_u64().expect("measured");
+    assert!((20_000..40_000).contains(&peak), "{peak}");
+    let (output, second) = case.run(&["--stacks", "auto"], &words);
+    assert_eq!(text(&output.stdout), "ran\n", "{output:?}");
+    assert_eq!(kind(&second, "other")["stack_given_bytes"], 64 << 10);
+    assert_eq!(kind(&second, "deep")["tuned"], true);
+    let plain = kind(&second, "plain");
+    assert_eq!((&plain["explicit"], &plain["tuned"]), (&true.into(), &false.into()));
+    assert_eq!(plain["stack_asked_bytes"], 300 << 10);
+    let (_, forced) = case.run(&["--stacks", "force"], &words);
+    assert_eq!(kind(&forced, "plain")["stack_given_bytes"], 64 << 10);
+}
+
+#[test]
+fn an_overflow_of_a_sized_stack_corrects_the_profile() {
+    let Some(case) = Case::new("overflow") else { return };
+    case.run(&[], &["sizes", "3000"]);
+    let words = ["sizes", "200000"];
+    let (output, report) = case.run(&["--stacks", "auto"], &words);
+    let said = text(&output.stderr);
+    assert!(!output.status.success() && said.contains("at least twice as much"), "{said}");
+    let deep = kind(&report, "deep");
+    assert_eq!((&deep["overflowed"], &deep["tuned"]), (&true.into(), &true.into()), "{deep}");
+    for round in 0.. {
+        let (output, report) = case.run(&["--stacks", "auto"], &words);
+        if output.status.success() {
+            assert!(kind(&report, "deep")["stack_given_bytes"].as_u64() > Some(200_000));
+            return;
+        }
+        assert!(round < 3, "{report:#}");
+    }
+}
+
+#[test]
+fn threads_are_reported_however_the_program_ends() {
+    let Some(case) = Case::new("ends") else { return };
+    for how in ["return", "_exit", "exec"] {
+        let (output, report) = case.run(&[], &["end", how]);
+        assert_eq!(output.status.code(), Some(if how == "_exit" { 3 } else { 0 }));
+        let endless = kind(&report, "endless");
+        assert_eq!((&endless["created"], &endless["ended"]), (&1.into(), &0.into()), "{how}");
+        assert!(endless["stack_peak_bytes"].as_u64() >= Some(9000), "{how}: {endless}");
+        assert_eq!(report["totals"]["threads_peak"], 2, "{how}");
+    }
+    let (_, report) = case.run(&[], &["end", "kill"]);
+    assert_eq!(report["exit"]["signal"], 9);
+    assert_eq!(kind(&report, "endless")["created"], 1);
+    let left = fs::read_dir("/dev/shm").into_iter().flatten().flatten();
+    let names = left.filter_map(|it| it.file_name().into_string().ok());
+    let pid = report["processes"][0]["pid"].as_i64().expect("a number");
+    let account = format!("heddle.{pid}.account");
+    assert!(!names.into_iter().any(|name| name == account), "{account} is left");
+}
+
+#[test]
+fn a_profile_that_cannot_be_kept_or_read_is_told_and_the_program_runs() {
+    let Some(case) = Case::new("state") else { return };
+    fs::write(case.folder.join("state"), "no folder").expect("a file");
+    let (output, report) = case.run(&["--stacks", "auto"], &["sizes", "3000"]);
+    assert_eq!(text(&output.stdout), "ran\n", "{output:?}");
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("not remembered"), "{notes}");
+    fs::remove_file(case.folder.join("state")).expect("ours");
+    case.run(&[], &["sizes", "3000"]);
+    let profiles = fs::read_dir(case.folder.join("state/heddle/stacks")).expect("profiles");
+    for entry in profiles.flatten().filter(|it| it.path().is_file()) {
+        fs::write(entry.path(), "nonsense").expect("ours");
+    }
+    let (output, report) = case.run(&["--stacks", "auto"], &["sizes", "3000"]);
+    assert_eq!(text(&output.stdout), "ran\n", "{output:?}");
+    assert_eq!(kind(&report, "deep")["tuned"], false);
+    assert_ne!(report["notes"], Value::Array(Vec::new()));
+}

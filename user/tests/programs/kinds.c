@@ -1,0 +1,153 @@
+/* Kinds of threads for tests of the account: ours by function, by name, by size, by end.
+ *
+ *     kinds alone [NAME]   whether the thread `urgent` (or called NAME) runs before two others
+ *     kinds sizes BYTES    three kinds, one of which asks for 300 KiB; `deep` uses BYTES
+ *     kinds end HOW        a thread that never ends, and an end by return, _exit, exec, kill
+ */
+#define _GNU_SOURCE
+#include <alloca.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ROUNDS 2000
+
+static size_t depth;
+static const char *name;
+static atomic_int others_rounds, are_ready, may_go;
+
+static __attribute__((noinline)) void use_stack(size_t bytes)
+{
+	/* By pieces that no guard page can be stepped over with. */
+	volatile char piece[1024];
+
+	memset((char *)piece, 1, sizeof(piece));
+	if (bytes > sizeof(piece))
+		use_stack(bytes - sizeof(piece));
+	piece[0] = 2;
+}
+
+static void wait_for_start(void)
+{
+	are_ready++;
+	while (!may_go)
+		usleep(1000);
+}
+
+static void *other(void *argument)
+{
+	wait_for_start();
+	for (int i = 0; i < ROUNDS; i++) {
+		others_rounds++;
+		sched_yield();
+	}
+	return argument;
+}
+
+/* Says whether others ran while it did. */
+static void *urgent(void *argument)
+{
+	int before;
+
+	if (name)
+		pthread_setname_np(pthread_self(), name);
+	wait_for_start();
+	before = others_rounds;
+	for (int i = 0; i < ROUNDS; i++)
+		sched_yield();
+	puts(others_rounds - before < ROUNDS / 10 ? "alone" : "together");
+	return argument;
+}
+
+static void *plain(void *argument)
+{
+	use_stack(4096);
+	return argument;
+}
+
+static void *deep(void *argument)
+{
+	use_stack(depth);
+	return argument;
+}
+
+static void *endless(void *argument)
+{
+	use_stack(9000);
+	are_ready++;
+	for (;;)
+		sleep(60);
+	return argument;
+}
+
+static int alone(void)
+{
+	pthread_t threads[3];
+
+	pthread_create(&threads[0], NULL, other, NULL);
+	pthread_create(&threads[1], NULL, urgent, NULL);
+	pthread_create(&threads[2], NULL, other, NULL);
+	while (are_ready < 3)
+		usleep(1000);
+	may_go = 1;
+	for (int i = 0; i < 3; i++)
+		pthread_join(threads[i], NULL);
+	return 0;
+}
+
+static void run(void *(*start)(void *), const pthread_attr_t *attributes)
+{
+	pthread_t thread;
+
+	for (int i = 0; i < 3; i++) {
+		pthread_create(&thread, attributes, start, NULL);
+		pthread_join(thread, NULL);
+	}
+}
+
+static int sizes(void)
+{
+	pthread_attr_t attributes;
+
+	pthread_attr_init(&attributes);
+	pthread_attr_setstacksize(&attributes, 300 << 10);
+	run(plain, &attributes);
+	run(deep, NULL);
+	run(other, NULL);
+	puts("ran");
+	return 0;
+}
+
+static int end(const char *how)
+{
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, endless, NULL);
+	while (!are_ready)
+		usleep(1000);
+	if (strcmp(how, "_exit") == 0)
+		_exit(3);
+	if (strcmp(how, "exec") == 0)
+		execl("/bin/true", "true", NULL);
+	if (strcmp(how, "kill") == 0)
+		raise(SIGKILL);
+	return 0;
+}
+
+int main(int count, char **words)
+{
+	const char *mode = count > 1 ? words[1] : "", *word = count > 2 ? words[2] : NULL;
+
+	if (strcmp(mode, "alone") == 0) {
+		name = word;
+		return alone();
+	}
+	may_go = 1;
+	depth = word ? (size_t)atol(word) : 0;
+	return strcmp(mode, "sizes") == 0 ? sizes() : end(word ? word : "");
+}
