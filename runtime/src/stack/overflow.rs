@@ -11,7 +11,11 @@ use std::io;
 use super::CLASS_BYTES;
 use crate::control::Control;
 use crate::sys::memory::PAGE;
+use crate::sys::signals::Interrupted;
 use crate::{full, sched};
+
+/// A frame that is larger makes a fault that looks like any other.
+const BEYOND_BYTES_MAX: usize = 1 << 20;
 
 /// What handled SIGSEGV before; a leaked box, set once.
 static BEFORE: AtomicPtr<libc::sigaction> = AtomicPtr::new(core::ptr::null_mut());
@@ -47,8 +51,9 @@ extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut li
         None => full::me(),
     };
     if let Some(thread) = running {
-        let guard = thread.stack.get() as usize;
-        if (guard..guard + PAGE).contains(&address) {
+        // SAFETY: the kernel passes a valid context.
+        let pointer = unsafe { Interrupted::of(context) }.sp();
+        if is_overflow(thread.stack.get() as usize, address, pointer) {
             report(thread);
             return die_by(signal);
         }
@@ -56,6 +61,13 @@ extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut li
     // SAFETY: `install_handler` stored a valid action.
     let before = unsafe { *BEFORE.load(Relaxed) };
     pass_on(&before, signal, info, context);
+}
+
+/// Whether a fault at `address`, with this stack pointer, is the end of the stack whose guard page
+/// lies at `guard`. A frame larger than the guard page steps over it.
+fn is_overflow(guard: usize, address: usize, pointer: usize) -> bool {
+    let is_beyond = |at: usize| at < guard + PAGE && guard - guard.min(at) <= BEYOND_BYTES_MAX;
+    (guard..guard + PAGE).contains(&address) || (is_beyond(address) && is_beyond(pointer))
 }
 
 /// Writes the report, without allocating.
@@ -131,5 +143,23 @@ impl Write for Buffer {
         self.bytes[self.length..self.length + count].copy_from_slice(&text.as_bytes()[..count]);
         self.length += count;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_frames_step_over_the_guard_and_other_faults_do_not() {
+        let guard = 64 << 20;
+        let end = guard + PAGE;
+        assert!(is_overflow(guard, guard + 8, end + 500));
+        assert!(is_overflow(guard, guard - 5000, guard - 9000));
+        assert!(is_overflow(guard, guard - 5000, guard + 100));
+        assert!(!is_overflow(guard, guard - 5000, end + 100), "a wild pointer, not the stack's");
+        assert!(!is_overflow(guard, end, guard - 100), "inside the stack");
+        assert!(!is_overflow(guard, 8, guard - 100), "null");
+        assert!(!is_overflow(guard, guard - BEYOND_BYTES_MAX - 1, guard - 100));
     }
 }

@@ -107,7 +107,7 @@ impl Interrupted {
 
     /// # Safety
     /// 1. `context` is what the kernel passed to a handler.
-    unsafe fn of(context: *const libc::c_void) -> Self {
+    pub unsafe fn of(context: *const libc::c_void) -> Self {
         // SAFETY: by 1.
         let machine = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext };
         #[cfg(target_arch = "x86_64")]
