@@ -333,17 +333,26 @@ static int create_known(pthread_t *handle, const pthread_attr_t *attributes, sta
 	return result;
 }
 
-EXPORT int pthread_create(pthread_t *handle, const pthread_attr_t *attributes,
-			  start_function start, void *argument)
+int create_from(pthread_t *handle, const pthread_attr_t *attributes, start_function start,
+		void *argument, uintptr_t site)
 {
-	const uintptr_t site = (uintptr_t)__builtin_return_address(0);
 	int error = errno, result;
 
-	if (!process_ready() || host_starts((uintptr_t)start))
+	if (!process_ready())
 		return REAL(pthread_create)(handle, attributes, start, argument);
 	result = create_known(handle, attributes, start, argument, site);
 	errno = error;
 	return result;
+}
+
+EXPORT int pthread_create(pthread_t *handle, const pthread_attr_t *attributes,
+			  start_function start, void *argument)
+{
+	const uintptr_t site = (uintptr_t)__builtin_return_address(0);
+
+	if (host_starts((uintptr_t)start))
+		return REAL(pthread_create)(handle, attributes, start, argument);
+	return create_from(handle, attributes, start, argument, site);
 }
 
 /* Both libcs give an int through the pointer that pthread_join() takes. */

@@ -184,6 +184,7 @@ EXPORT const struct heddle_host heddle_preload_host = {
 	.version = HEDDLE_HOST_VERSION,
 	.kinds = KINDS_SIZE,
 	.begin = begin,
+	.create = create_from,
 	.kind = kind,
 	.default_stack = default_stack_bytes,
 	.describe = describe,

@@ -30,7 +30,8 @@ impl Case {
         let program = folder.join("kinds");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/kinds.c");
         let mut cc = Command::new("cc");
-        cc.args(["-O1", "-pthread", "-Wall", "-Wextra", "-Werror", "-o"]).args([&program, &source]);
+        cc.args(["-O1", "-g", "-pthread", "-Wall", "-Wextra", "-Werror", "-o"])
+            .args([&program, &source]);
         assert!(cc.status().expect("a compiler").success());
         Some(Case { program: program.to_str().expect("a name").to_owned(), folder })
     }
@@ -62,7 +63,8 @@ impl Drop for Case {
 }
 
 /// The kind with this start function in the report's first process.
-fn kind<'a>(report: &'a Value, start: &str) -> &'a Value {
+fn kind(report: &Value, start: impl Into<Value>) -> &Value {
+    let start = start.into();
     let kinds = report["processes"][0]["threads"].as_array().expect("kinds");
     let found = kinds.iter().find(|kind| kind["start"] == start);
     found.unwrap_or_else(|| panic!("no kind {start} in {report:#}"))
@@ -138,6 +140,24 @@ fn an_overflow_of_a_sized_stack_corrects_the_profile() {
 }
 
 #[test]
+fn kernel_threads_and_cancelled_ones_are_in_the_report() {
+    let Some(case) = Case::new("own") else { return };
+    let (output, report) = case.run(&[], &["own"]);
+    assert!(output.status.success(), "{output:?}");
+    let plain = kind(&report, "plain");
+    assert_eq!((&plain["user_stack"], &plain["ended"]), (&true.into(), &1.into()), "{plain}");
+    assert!(plain["cpu_ns"].as_u64() > Some(0), "{plain}");
+    let endless = kind(&report, "endless");
+    assert_eq!((&endless["created"], &endless["ended"]), (&1.into(), &1.into()), "{endless}");
+    for kind in [plain, endless] {
+        assert!(kind["site"].as_str().is_some_and(|it| it.contains("kinds.c:")), "{kind}");
+    }
+    let main = kind(&report, Value::Null);
+    assert_eq!((&main["main"], &main["created"]), (&true.into(), &1.into()));
+    assert!(report["notes"].to_string().contains("of CPU time together"), "{}", report["notes"]);
+}
+
+#[test]
 fn threads_are_reported_however_the_program_ends() {
     let Some(case) = Case::new("ends") else { return };
     for how in ["return", "_exit", "exec"] {
@@ -175,5 +195,30 @@ fn a_profile_that_cannot_be_kept_or_read_is_told_and_the_program_runs() {
     let (output, report) = case.run(&["--stacks", "auto"], &["sizes", "3000"]);
     assert_eq!(text(&output.stdout), "ran\n", "{output:?}");
     assert_eq!(kind(&report, "deep")["tuned"], false);
-    assert_ne!(report["notes"], Value::Array(Vec::new()));
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("is ignored and kept as"), "{notes}");
+}
+
+#[test]
+fn a_plan_of_nonsense_is_told_and_the_program_runs() {
+    let Some(case) = Case::new("plan") else { return };
+    let mut look = Command::new(heddle());
+    look.args(["run", "--threads", "user", "--report", "none", "--", "cat", "/proc/self/maps"]);
+    look.process_group(0).env("XDG_STATE_HOME", case.folder.join("state"));
+    let maps = text(&output(look).stdout);
+    let library = |name: &str| {
+        let line = maps.lines().find(|line| line.ends_with(name));
+        line.and_then(|line| line.split_whitespace().last()).expect("loaded").to_owned()
+    };
+    let both = [library("/libheddle-user.so"), library("/libheddle-preload.so")].join(":");
+    let plan = case.folder.join("plan");
+    fs::write(&plan, "nonsense").expect("a file");
+    for (plan, said) in [(plan.to_str().expect("a name"), "makes no sense"), ("", "")] {
+        let mut command = Command::new(&case.program);
+        command.args(["sizes", "3000"]).env("LD_PRELOAD", &both).env("HEDDLE_PLAN", plan);
+        let output = output(command);
+        assert_eq!((text(&output.stdout), output.status.code()), ("ran\n".into(), Some(0)));
+        assert!(text(&output.stderr).contains(said), "{output:?}");
+        assert_eq!(text(&output.stderr).is_empty(), said.is_empty(), "{output:?}");
+    }
 }

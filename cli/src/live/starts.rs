@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use heddle_record::{Snapshot, Thread, Use};
+use heddle_record::{CodePlace, Snapshot, Thread, Use};
 
 use crate::symbols::Symbols;
 
@@ -21,15 +21,13 @@ pub struct Starts {
 impl Starts {
     /// Replaces the places in a snapshot by names. What has no name keeps "module+0xOFFSET".
     pub fn name(&mut self, snapshot: &mut Snapshot) {
-        if !snapshot.preload {
-            return;
-        }
         let Snapshot { threads, uses, .. } = snapshot;
         for thread in threads {
-            let kind = use_of(uses, thread);
-            if let Some(name) = kind.and_then(|kind| self.name_of(kind)) {
-                thread.start = Some(name);
-            }
+            let named = match use_of(uses, thread) {
+                Some(kind) => self.name_of(kind),
+                None => thread.start.as_ref().and_then(|text| self.name_of_text(text)),
+            };
+            thread.start = named.or(thread.start.take());
         }
     }
 
@@ -38,14 +36,19 @@ impl Starts {
         if kind.is_main() {
             return Some("main".into());
         }
-        let text = kind.start.clone()?;
-        if let Some(name) = self.names.get(&text) {
+        self.name_of_text(kind.start.as_ref()?)
+    }
+
+    /// The name of what a table says so of; `None` where it is no place.
+    fn name_of_text(&mut self, text: &Arc<str>) -> Option<Arc<str>> {
+        if let Some(name) = self.names.get(text) {
             return Some(name.clone());
         }
-        let (start, refine) = kind.places();
-        let named = self.symbols.name(&start?, refine.as_ref());
+        let mut places = text.lines().map(CodePlace::parse);
+        let start = places.next().flatten()?;
+        let named = self.symbols.name(&start, places.next().flatten().as_ref());
         let name: Arc<str> = named.function.unwrap_or(named.place).into();
-        self.names.insert(text, name.clone());
+        self.names.insert(text.clone(), name.clone());
         Some(name)
     }
 }

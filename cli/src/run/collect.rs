@@ -351,16 +351,20 @@ fn table_path(pid: i32) -> PathBuf {
     format!("/dev/shm/heddle.{pid}").into()
 }
 
-/// Tables that were put aside: whose, and their paths.
+/// Tables that an exec put aside: whose, and their paths.
 fn replaced_tables() -> Vec<(i32, PathBuf)> {
+    tables_aside(|word| word.parse::<u32>().is_ok())
+}
+
+/// Tables with a word behind their name that is `wanted`: whose, and their paths.
+fn tables_aside(wanted: impl Fn(&str) -> bool) -> Vec<(i32, PathBuf)> {
     let names = fs::read_dir("/dev/shm").into_iter().flatten().flatten();
-    let replaced = names.filter_map(|entry| {
+    let aside = names.filter_map(|entry| {
         let name = entry.file_name();
-        let (pid, number) = name.to_str()?.strip_prefix("heddle.")?.split_once('.')?;
-        number.parse::<u32>().ok()?;
-        Some((pid.parse().ok()?, entry.path()))
+        let (pid, word) = name.to_str()?.strip_prefix("heddle.")?.split_once('.')?;
+        wanted(word).then_some((pid.parse().ok()?, entry.path()))
     });
-    replaced.collect()
+    aside.collect()
 }
 
 /// Opens a table that was put aside, if nobody else can have written it.
@@ -376,7 +380,7 @@ fn open_left(path: &Path) -> Option<(Reader, u64)> {
 
 /// Removes the tables that killed runs left put aside.
 pub fn remove_left() {
-    for (_, path) in replaced_tables() {
+    for (_, path) in tables_aside(|_| true) {
         if let Some((reader, _)) = open_left(&path)
             && !is_run_alive(reader.run())
         {

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use heddle_preload::profile::{Executable, Observation, Store};
+use heddle_preload::sys::clock::children_cpu_ns;
 use heddle_record::Use;
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -16,6 +17,7 @@ use super::{Args, Form, Inputs, Watched, child, collect, prepare};
 use crate::report::{self, Report, gather};
 use crate::symbols::Symbols;
 use crate::symbols::image::Image;
+use crate::text::duration;
 
 /// Of a report that goes to no terminal.
 const WIDTH_DEFAULT: usize = 110;
@@ -48,6 +50,7 @@ pub fn finish(
         ));
     }
     notes.extend(left_running(&watched.collector.processes));
+    notes.extend(user_level_cpu(&watched.collector.processes, &processes));
     let kept = keep(&watched.collector.processes, &mut symbols);
     notes.extend(kept.troubles);
     // The plan goes before the report is read, so that nothing is left if that takes long.
@@ -160,6 +163,21 @@ fn left_running(processes: &[collect::Process]) -> Option<String> {
         .collect();
     let text = "still running, seen as far as they have come: process";
     (!running.is_empty()).then(|| format!("{text} {}", running.join(", ")))
+}
+
+/// CPU time of user-level threads, which is not known by kind: what the program used besides what
+/// its kernel threads did. `None` where there were none, or several processes.
+fn user_level_cpu(seen: &[collect::Process], processes: &[report::Process]) -> Option<String> {
+    let ([seen], [process]) = (seen, processes) else { return None };
+    if seen.snapshot.user_peak == 0 || seen.is_running() {
+        return None;
+    }
+    let known: u64 = process.kinds.iter().map(|kind| kind.cpu_ns).sum();
+    let rest = children_cpu_ns().saturating_sub(known);
+    Some(format!(
+        "user-level threads and their workers used {} of CPU time together",
+        duration(rest)
+    ))
 }
 
 /// What became of what the stacks needed.

@@ -5,8 +5,7 @@
  * of each kind, so that the run reads one account whatever the threads are.
  *
  * The library in front finds heddle_preload_host by its name and calls these functions for each
- * of its threads. Kernel threads, which come to libheddle-preload by pthread_create, are no
- * business of this header.
+ * of its threads.
  *
  * All functions may be called by any thread, at any time; they take locks for some instructions,
  * so the caller must not be left for another thread in them. `overflowed` takes none: it is for
@@ -15,6 +14,7 @@
 #ifndef HEDDLE_HOST_H
 #define HEDDLE_HOST_H
 
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -52,6 +52,9 @@ struct heddle_host {
 	 * program's. `ends` is called before the process ends, to say what living threads used.
 	 * 0: there is no account. */
 	int (*begin)(uintptr_t text_low, uintptr_t text_high, void (*ends)(void));
+	/* pthread_create() of a kernel thread for who called from `site`. At any time. */
+	int (*create)(pthread_t *handle, const pthread_attr_t *attributes, void *(*start)(void *),
+		      void *argument, uintptr_t site);
 	/* The number of the kind that such a thread is of, called from `site`; 0: none. */
 	uint32_t (*kind)(void *(*start)(void *), void *argument, uintptr_t site);
 	/* What a thread gets that asks for no stack size. */

@@ -14,6 +14,18 @@ pub fn own_cpu_ns() -> u64 {
     cpu_ns(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or(0)
 }
 
+/// CPU time that the caller's children used, of those that it has waited for, theirs included.
+pub fn children_cpu_ns() -> u64 {
+    // SAFETY: all zero bytes are valid, and the call may write there.
+    let usage = unsafe {
+        let mut usage: libc::rusage = core::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);
+        usage
+    };
+    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000;
+    ns(usage.ru_utime) + ns(usage.ru_stime)
+}
+
 fn cpu_ns(clock: libc::clockid_t) -> Option<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a timespec that the call may write.
@@ -34,5 +46,14 @@ mod tests {
         }
         assert!(own_cpu_ns() > 0);
         assert_eq!(process_cpu_ns(1 << 25), None);
+    }
+
+    #[test]
+    fn children_count_once_they_were_waited_for() {
+        let before = children_cpu_ns();
+        let script = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
+        let status = std::process::Command::new("sh").args(["-c", script]).status();
+        assert!(status.expect("a shell").success());
+        assert!(children_cpu_ns() > before);
     }
 }

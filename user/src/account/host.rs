@@ -4,6 +4,11 @@
 //! same one.
 
 use core::ffi::{c_char, c_int, c_void};
+use std::sync::OnceLock;
+
+use libc::{pthread_attr_t, pthread_t};
+
+use crate::threads::Start;
 
 const VERSION: u32 = 1;
 /// `HEDDLE_HOST_FORCED`
@@ -43,6 +48,13 @@ pub struct Host {
     version: u32,
     pub kinds: u32,
     pub begin: unsafe extern "C" fn(usize, usize, extern "C" fn()) -> c_int,
+    pub create: unsafe extern "C" fn(
+        *mut pthread_t,
+        *const pthread_attr_t,
+        Start,
+        *mut c_void,
+        usize,
+    ) -> c_int,
     pub kind: unsafe extern "C" fn(usize, *mut c_void, usize) -> u32,
     pub default_stack: unsafe extern "C" fn() -> usize,
     describe: unsafe extern "C" fn(u32, u32, *mut Kind),
@@ -91,11 +103,14 @@ fn text(start: *const u8, bytes: u32) -> Option<String> {
 impl Host {
     /// The library's, if it is loaded and of this version.
     pub fn find() -> Option<&'static Host> {
-        // SAFETY: a NUL-ended name; null or the address of the one symbol of this name.
-        let host = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"heddle_preload_host".as_ptr()) };
-        // SAFETY: as above; its first field is the version in all versions.
-        let host = unsafe { host.cast::<Host>().as_ref() }?;
-        (host.version == VERSION).then_some(host)
+        static FOUND: OnceLock<Option<&'static Host>> = OnceLock::new();
+        *FOUND.get_or_init(|| {
+            // SAFETY: a NUL-ended name; null or the address of the one symbol of this name.
+            let host = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"heddle_preload_host".as_ptr()) };
+            // SAFETY: as above; its first field is the version in all versions.
+            let host = unsafe { host.cast::<Host>().as_ref() }?;
+            (host.version == VERSION).then_some(host)
+        })
     }
 
     /// What is known of a kind, for threads born so.

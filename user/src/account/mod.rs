@@ -10,7 +10,7 @@
 
 mod host;
 
-use core::ffi::{c_char, c_void};
+use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize};
 use std::collections::BTreeMap;
@@ -19,10 +19,10 @@ use std::sync::{Mutex, PoisonError};
 use heddle::Group;
 use heddle::raw::{self, Known, Observer};
 use heddle::thread::Thread;
-use libc::pthread_t;
+use libc::{pthread_attr_t, pthread_t};
 
 use crate::threads::attributes::Wanted;
-use crate::threads::{identity, own};
+use crate::threads::{Start, identity, own};
 use host::{Birth, Host};
 
 /// Threads of a kind that are measured first.
@@ -112,6 +112,21 @@ pub fn begin(own: Option<(usize, usize)>) {
         // ORDER: Release, though all of it was there before.
         HOST.store(core::ptr::from_ref(host).cast_mut(), Release);
     }
+}
+
+/// `pthread_create` of a kernel thread, if there is an account for it, by the program's call.
+///
+/// # Safety
+/// As `pthread_create`.
+pub unsafe fn create_kernel_thread(
+    thread: *mut pthread_t,
+    attr: *const pthread_attr_t,
+    (start, argument): (Start, *mut c_void),
+    origin: &Origin,
+) -> Option<c_int> {
+    let host = Host::find()?;
+    // SAFETY: passed on.
+    Some(unsafe { (host.create)(thread, attr, start, argument, origin.site) })
 }
 
 static OBSERVER: Observer = Observer { measured, overflowed };

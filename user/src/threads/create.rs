@@ -80,7 +80,10 @@ pub unsafe fn make(
         }
     }
     // SAFETY: as the caller promises.
-    unsafe { real::pthread_create(thread, attr, start, argument) }
+    unsafe {
+        account::create_kernel_thread(thread, attr, (start, argument), origin)
+            .unwrap_or_else(|| real::pthread_create(thread, attr, start, argument))
+    }
 }
 
 /// Starts the runtime as the run asks for it. Where that fails, making a thread says why.

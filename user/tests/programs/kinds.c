@@ -2,6 +2,7 @@
  *
  *     kinds alone [NAME]   whether the thread `urgent` (or called NAME) runs before two others
  *     kinds sizes BYTES    three kinds, one of which asks for 300 KiB; `deep` uses BYTES
+ *     kinds own            a thread on the program's own memory, and one that is cancelled
  *     kinds end HOW        a thread that never ends, and an end by return, _exit, exec, kill
  */
 #define _GNU_SOURCE
@@ -123,6 +124,22 @@ static int sizes(void)
 	return 0;
 }
 
+static int own(void)
+{
+	static char stack[256 << 10] __attribute__((aligned(4096)));
+	pthread_attr_t attributes;
+	pthread_t thread;
+
+	pthread_attr_init(&attributes);
+	pthread_attr_setstack(&attributes, stack, sizeof(stack));
+	pthread_create(&thread, &attributes, plain, NULL);
+	pthread_join(thread, NULL);
+	pthread_create(&thread, NULL, endless, NULL);
+	pthread_cancel(thread);
+	pthread_join(thread, NULL);
+	return 0;
+}
+
 static int end(const char *how)
 {
 	pthread_t thread;
@@ -147,6 +164,8 @@ int main(int count, char **words)
 		name = word;
 		return alone();
 	}
+	if (strcmp(mode, "own") == 0)
+		return own();
 	may_go = 1;
 	depth = word ? (size_t)atol(word) : 0;
 	return strcmp(mode, "sizes") == 0 ? sizes() : end(word ? word : "");
