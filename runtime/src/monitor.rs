@@ -35,6 +35,7 @@ use crate::deadlock::{self, HELPERS_IDLE, Waiting};
 use crate::full;
 use crate::preempt;
 use crate::runtime::Runtime;
+use crate::sched;
 use crate::stack;
 use crate::sys::{futex, libc_tls, task};
 use crate::worker::Worker;
@@ -258,6 +259,10 @@ impl Watch {
         if let Some(thread) = running {
             thread.record().add_cpu(self.tick.as_nanos() as u64);
             worker.record.add_cpu(self.tick.as_nanos() as u64);
+            if sched::is_called(thread) {
+                // It could not be interrupted when it was.
+                preempt::ask(worker.tid);
+            }
         }
         if stuck && worker.has_waiting_full() {
             worker.rescue();

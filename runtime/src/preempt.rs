@@ -10,6 +10,11 @@
 //!    restores all of its registers from the frame on its stack. The frame has neither the thread
 //!    pointer nor the base of %gs, so those of the kernel thread that it is on by then stay.
 //!
+//! In the same way a full thread is called, to run something in the middle of what it computes: the
+//! program's signal handlers, or its own end ([`call`]). Its flag is set, its wait ended if it is
+//! in one that may be, and its worker asked. If it can't be interrupted just then, the monitor asks
+//! again; a thread that was not running when it was called finds its flag when it goes on.
+//!
 //! A thread may be left anywhere but while it is pinned (`full.rs`), while it publishes a wait or
 //! is in one (its [`WaitKind`]), in the text that a library has named as the runtime's
 //! ([`guard_text`]), and on another stack than its own: one for signals, or one that the program
@@ -24,16 +29,20 @@
 //! those that never are (`epoll_wait`, `nanosleep`) end with EINTR: the monitor asks first whether
 //! the kernel thread runs.
 
+use core::ptr;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::io;
 use std::sync::OnceLock;
 
 use crate::arch;
-use crate::control::WaitKind;
+use crate::control::{Control, WaitKind};
 use crate::full;
+use crate::sched;
 use crate::sys::signals::{self, Interrupted};
 
+/// `Control::cancel`: a full thread is called.
+pub(crate) const CANCEL_CALLED: u8 = 8;
 /// The signal; see the file's head.
 pub(crate) const SIGNAL: i32 = libc::SIGURG;
 /// Bytes of stack that the handler and what it calls use besides the kernel's frame.
@@ -78,30 +87,62 @@ pub(crate) fn ask(tid: i32) {
     signals::send_marked(tid, SIGNAL);
 }
 
+/// What called threads run.
+static ANSWER: OnceLock<fn()> = OnceLock::new();
+
+/// See [`call`].
+pub(crate) fn set_answer(answer: fn()) {
+    let _ = ANSWER.set(answer);
+}
+
+/// See the file's head.
+pub(crate) fn call(thread: &'static Control) {
+    // ORDER: Release publishes what it is called for to the Acquire in `sched::is_called`.
+    thread.cancel.fetch_or(CANCEL_CALLED, Release);
+    full::cancel(thread);
+    // SAFETY: null or a worker; workers live for ever.
+    if let Some(worker) = unsafe { thread.worker.load(Acquire).as_ref() }
+        && ptr::eq(worker.current.load(Relaxed), thread)
+    {
+        ask(worker.tid);
+    }
+}
+
 /// On whatever the worker's kernel thread was doing.
 fn on_signal(interrupted: &Interrupted) {
     let errno = signals::errno();
     // The thread yields at its next chance if it can't be left now: the poll word is set.
-    if may_leave(interrupted)
-        && let Some(here) = full::here()
-        && let Some(me) = full::me()
-    {
-        here.runtime.monitor.preempted.fetch_add(1, Relaxed);
-        // The kernel has set the defaults for the handler. The thread gets its own back from the
-        // frame; who runs next has to find the worker's.
-        here.restore_float_control();
-        here.worker().yield_full(me);
+    if let Some(me) = may_leave(interrupted) {
+        if !sched::is_called(me) {
+            yield_here(me);
+        }
+        // It may have been called meanwhile. No pin is left here: it may end.
+        if sched::is_called(me)
+            && let Some(answer) = ANSWER.get()
+        {
+            answer();
+        }
     }
     signals::set_errno(errno);
 }
 
-/// See the file's head.
-fn may_leave(interrupted: &Interrupted) -> bool {
-    let Some(me) = full::me() else { return false };
+fn yield_here(me: &'static Control) {
+    let Some(here) = full::here() else { return };
+    here.runtime.monitor.preempted.fetch_add(1, Relaxed);
+    // The kernel has set the defaults for the handler. The thread gets its own back from the
+    // frame; who runs next has to find the worker's.
+    here.restore_float_control();
+    here.worker().yield_full(me);
+}
+
+/// The thread that was interrupted, if it may be left there; see the file's head.
+fn may_leave(interrupted: &Interrupted) -> Option<&'static Control> {
+    let me = full::me()?;
     let ip = interrupted.ip();
     // ORDER: pairs with the Release in `guard_text`.
     let guarded = ip < GUARDED_HIGH.load(Acquire) && ip >= GUARDED_LOW.load(Relaxed);
     let stack = me.stack.get() as usize;
     let on_own_stack = (stack..stack + me.stack_bytes()).contains(&interrupted.sp());
-    !full::is_pinned() && me.wait.get() == WaitKind::None && !guarded && on_own_stack
+    let may = !full::is_pinned() && me.wait.get() == WaitKind::None && !guarded && on_own_stack;
+    may.then_some(me)
 }

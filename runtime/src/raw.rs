@@ -3,7 +3,7 @@
 //! Not part of the Rust API. Everything here has the rules of the module it comes from.
 
 use core::ptr;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::io;
 
 use crate::arch::Context;
@@ -175,7 +175,7 @@ pub fn sleep_until(deadline: u64) -> Outcome {
 /// Whether a cancellation is pending for the caller and enabled.
 #[inline]
 pub fn is_cancelled() -> bool {
-    sched::is_cancellable(sched::current())
+    sched::is_cancelled(sched::current())
 }
 
 /// Enables or disables the caller's cancellation; returns whether it was enabled.
@@ -194,6 +194,34 @@ pub fn take_cancellation() {
     let cancel = &sched::current().cancel;
     cancel.fetch_or(CANCEL_DISABLED, Release);
     cancel.fetch_and(!CANCEL_ASKED, Release);
+}
+
+/// Calls a full thread: it runs what [`on_call`] was given, in the middle of whatever it computes,
+/// as soon as it can be interrupted there. If it is in a wait that may be cancelled, that ends as
+/// cancelled; [`is_called`] tells the difference. Not from a signal handler: [`when_unpinned`].
+pub fn call(thread: &Thread) {
+    crate::preempt::call(thread.control());
+}
+
+/// Whether the calling full thread is called.
+#[inline]
+pub fn is_called() -> bool {
+    sched::is_called(sched::current())
+}
+
+/// The calling full thread is about to look at what it was called for.
+pub fn answer_call() {
+    sched::current().cancel.fetch_and(!crate::preempt::CANCEL_CALLED, AcqRel);
+}
+
+/// What a called thread runs. It may end its thread. Once, before the first [`call`].
+pub fn on_call(answer: fn()) {
+    crate::preempt::set_answer(answer);
+}
+
+/// The number of the thread's slot: unique among live threads.
+pub fn slot(thread: &Thread) -> u32 {
+    thread.control().slot()
 }
 
 /// The C API's data of the calling thread; null at first.

@@ -22,7 +22,7 @@ use crate::stack::{self, KERNEL_CLASS};
 use crate::sync::raw_mutex;
 use crate::sys::{clock, futex, task};
 use crate::worker::Worker;
-use crate::{full, thread, wait};
+use crate::{full, preempt, thread, wait};
 
 thread_local! {
     /// The worker that this kernel thread is.
@@ -305,8 +305,20 @@ pub(crate) fn ended(thread: &Control, outcome: Outcome) -> bool {
 
 /// Whether a cancellation is pending for `thread` and not disabled.
 #[inline]
-pub(crate) fn is_cancellable(thread: &Control) -> bool {
+pub(crate) fn is_cancelled(thread: &Control) -> bool {
     thread.cancel.load(Acquire) & (CANCEL_ASKED | CANCEL_DISABLED) == CANCEL_ASKED
+}
+
+/// Whether `thread` is called, see `preempt.rs`.
+#[inline]
+pub(crate) fn is_called(thread: &Control) -> bool {
+    thread.cancel.load(Acquire) & preempt::CANCEL_CALLED != 0
+}
+
+/// Whether a wait of `thread` that may be cancelled ends, or does not begin.
+#[inline]
+pub(crate) fn is_cancellable(thread: &Control) -> bool {
+    is_cancelled(thread) || is_called(thread)
 }
 
 /// Asks `thread` to end: the cancellable wait it is in, or the next one, returns `Cancelled`.

@@ -113,8 +113,10 @@ What differs for the program:
 What differs with --threads user:
   The main thread stays a kernel thread, and so does a thread with a stack of the program's own or
   with a real-time policy in its attributes. Mutexes that inherit priority or have a ceiling are
-  plain ones; those that are robust or shared with other processes are the C library's. A request
-  to cancel a thread at any time (asynchronously) is acted upon at its next cancellation point.
+  plain ones; those that are robust or shared with other processes are the C library's. A signal
+  that is sent to a thread is handled there, on its own stack; not while it waits for a mutex, a
+  file or a name, and it is pending once, whatever it is. Signals for the process are handled by
+  its kernel threads.
   Policy, sizes of stacks, report and profile are as with kernel threads; classes, priorities and
   groups act in heddle's scheduler, and the kernel's policies stay as they are. A stack that is
   sized has one of the runtime's sizes (64K, 256K, 1M, 8M, 64M), never less than it needs. Not

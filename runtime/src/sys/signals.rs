@@ -145,7 +145,8 @@ pub(crate) fn install_interrupter(signal: i32, handler: fn(&Interrupted)) -> io:
     Ok(())
 }
 
-extern "C" fn on_interrupt(
+// The handler may end its thread, by an unwind through this frame.
+extern "C-unwind" fn on_interrupt(
     signal: libc::c_int,
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,

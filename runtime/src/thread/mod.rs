@@ -82,7 +82,7 @@ pub(crate) fn sleep_until_ns(deadline: u64) -> Outcome {
 
 /// Whether a cancellation of the calling thread is pending.
 pub fn is_cancelled() -> bool {
-    sched::is_cancellable(sched::current())
+    sched::is_cancelled(sched::current())
 }
 
 /// Whether the calling thread is a user-level thread (and not a kernel thread).

@@ -1,8 +1,9 @@
 //! The signal masks of full threads.
 //!
-//! Workers have all signals blocked, so a full thread's mask is a word of its own, which decides
-//! nothing but what a child inherits: signals for the process come to its kernel threads. Around
-//! each call that makes a child the worker takes on the thread's mask.
+//! Workers have all signals blocked, so a full thread's mask is a word of its own: it holds back
+//! signals to that thread (`threads/signals.rs`), and a child inherits it. Signals for the process
+//! come to its kernel threads. Around each call that makes a child the worker takes on the thread's
+//! mask.
 //!
 //! # Safety
 //! For all exported functions of this file: as the C library's functions of the same name.
@@ -13,19 +14,20 @@ use core::ptr;
 
 use libc::{FILE, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t, sigset_t};
 
-use super::{away, elsewhere, exported, made_int};
+use super::{away, exported};
+use crate::threads::signals;
 use crate::{errno, threads};
 
 /// Bits of the signals that nobody can block.
 const NEVER: u64 = 1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1);
 
 /// The first word of a set: all signals that Linux has.
-fn bits(set: &sigset_t) -> u64 {
+pub fn bits(set: &sigset_t) -> u64 {
     // SAFETY: a set is larger than that, and aligned for it.
     unsafe { ptr::from_ref(set).cast::<u64>().read() }
 }
 
-fn set_of(bits: u64) -> sigset_t {
+pub fn set_of(bits: u64) -> sigset_t {
     // SAFETY: all zero bytes are an empty set.
     let mut set: sigset_t = unsafe { core::mem::zeroed() };
     // SAFETY: as in `bits`.
@@ -36,7 +38,7 @@ fn set_of(bits: u64) -> sigset_t {
 /// The mask of the calling thread, which a thread that it makes begins with.
 pub fn own() -> u64 {
     if let (Some(_), Some(me)) = (crate::me(), threads::this()) {
-        return me.blocked().get();
+        return me.signals().blocked();
     }
     let mut set = set_of(0);
     // SAFETY: a valid place.
@@ -45,7 +47,7 @@ pub fn own() -> u64 {
 }
 
 /// Makes a call for a full thread as if the kernel thread below it had the mask `blocked`.
-fn with<T>(blocked: u64, call: impl FnOnce() -> T) -> T {
+pub fn with<T>(blocked: u64, call: impl FnOnce() -> T) -> T {
     let mut before = set_of(0);
     // SAFETY: valid sets.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &set_of(blocked), &mut before) };
@@ -58,7 +60,7 @@ fn with<T>(blocked: u64, call: impl FnOnce() -> T) -> T {
 /// `pthread_sigmask`: an error number, or 0.
 fn change(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int {
     let Some(me) = threads::this() else { return libc::EINVAL };
-    let before = me.blocked().get();
+    let before = me.signals().blocked();
     // SAFETY: null or the caller's set.
     if let Some(set) = unsafe { set.as_ref() } {
         let after = match how {
@@ -67,11 +69,15 @@ fn change(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int {
             libc::SIG_SETMASK => bits(set),
             _ => return libc::EINVAL,
         };
-        me.blocked().set(after & !NEVER);
+        me.signals().block_only(after & !NEVER);
     }
     if !old.is_null() {
         // SAFETY: the caller's place.
         unsafe { old.write(set_of(before)) };
+    }
+    // What was unblocked comes before the call returns.
+    if me.signals().pending() != 0 {
+        errno::kept(|| signals::deliver(me));
     }
     0
 }
@@ -147,12 +153,6 @@ exported! {
         let blocked = own();
         // SAFETY: null or the caller's text.
         away(|| with(blocked, || unsafe { libc::system(command) }))
-    }
-
-    (heddle_user_pause) () -> c_int {
-        let blocked = own();
-        // SAFETY: no pointers.
-        made_int(|| elsewhere(|| with(blocked, || unsafe { libc::pause() as isize })))
     }
 
     (heddle_user_execve) (

@@ -44,13 +44,14 @@ use core::time::Duration;
 use heddle::raw::{self, Interest};
 
 use crate::errno;
+use crate::threads::signals::{self, Then};
 
 /// Why a call ends without success.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stop {
     /// With this error number.
     Error(c_int),
-    /// The thread was cancelled while it waited.
+    /// The thread was cancelled, or called for its signals, while it waited.
     Cancelled,
 }
 
@@ -80,6 +81,9 @@ fn checked(result: isize) -> Result<isize> {
 fn made(call: impl FnOnce() -> Result<isize>) -> isize {
     let before = errno::get();
     let result = if raw::is_cancelled() { Err(Stop::Cancelled) } else { call() };
+    if raw::is_called() {
+        signals::interrupted();
+    }
     match result {
         Ok(value) => {
             errno::set(before);
@@ -90,6 +94,20 @@ fn made(call: impl FnOnce() -> Result<isize>) -> isize {
             -1
         }
         Err(Stop::Cancelled) => crate::threads::cancel::act(),
+    }
+}
+
+/// What a wait that ended in this way is to its call: `Ok` when it goes on. `always`: a call that
+/// fails after every handler, whatever that asks for.
+fn resumed(stop: Stop, always: bool) -> Result<()> {
+    if stop != Stop::Cancelled {
+        return Err(stop);
+    }
+    match signals::interrupted() {
+        Then::End => Err(Stop::Cancelled),
+        Then::Fail => Err(Stop::Error(libc::EINTR)),
+        Then::Restart if always => Err(Stop::Error(libc::EINTR)),
+        Then::Restart | Then::GoOn => Ok(()),
     }
 }
 
@@ -126,7 +144,21 @@ fn flags_of(fd: c_int) -> c_int {
 
 /// Waits until `fd` is ready, or until `deadline` (ns, 0 = never).
 fn wait_ready(fd: c_int, interest: Interest, deadline: u64) -> Result<()> {
-    Ok(raw::wait_ready(fd, interest, deadline)?)
+    wait_ready_unless(fd, interest, deadline, false)
+}
+
+/// As [`wait_ready`], for calls that no handler restarts.
+fn wait_ready_once(fd: c_int, interest: Interest, deadline: u64) -> Result<()> {
+    wait_ready_unless(fd, interest, deadline, true)
+}
+
+fn wait_ready_unless(fd: c_int, interest: Interest, deadline: u64, always: bool) -> Result<()> {
+    loop {
+        match raw::wait_ready(fd, interest, deadline) {
+            Ok(()) => return Ok(()),
+            Err(error) => resumed(error.into(), always)?,
+        }
+    }
 }
 
 /// Repeats `attempt`, which must not sleep, until it does not say `EAGAIN`; waits in between.

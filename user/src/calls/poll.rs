@@ -16,7 +16,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use heddle::raw::{self, Interest};
 use libc::{epoll_event, nfds_t, pollfd, sigset_t, timespec};
 
-use super::{Result, Stop, checked, elsewhere, exported, made_int, sleep, wait_ready};
+use super::{Result, Stop, checked, elsewhere, exported, made_int, sleep, wait_ready_once};
 
 /// How long to wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -98,10 +98,10 @@ fn wait_once(fds: &[pollfd], deadline: u64) -> Result<()> {
     if valid.next().is_none()
         && let Some(interest) = interest_of(first.events)
     {
-        return wait_ready(first.fd, interest, deadline);
+        return wait_ready_once(first.fd, interest, deadline);
     }
     let set = epoll_set(fds)?;
-    wait_ready(set.as_raw_fd(), Interest::Read, deadline)
+    wait_ready_once(set.as_raw_fd(), Interest::Read, deadline)
 }
 
 /// What the runtime can wait for, if it is all that `events` ask for.
@@ -224,7 +224,7 @@ fn epoll_wait(fd: c_int, events: *mut epoll_event, count: c_int, limit: Limit) -
             Err(Stop::Error(libc::EINTR)) => continue,
             other => return other,
         }
-        match wait_ready(fd, Interest::Read, limit.deadline()) {
+        match wait_ready_once(fd, Interest::Read, limit.deadline()) {
             Ok(()) | Err(Stop::Error(libc::ETIMEDOUT)) => {}
             // Sets in sets, as deep as the kernel allows.
             Err(Stop::Error(libc::ELOOP | libc::EINVAL)) => {

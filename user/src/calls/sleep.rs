@@ -1,6 +1,6 @@
 //! The sleep family: by the worker's timers.
 //!
-//! Signals are never delivered to a full thread while it sleeps, so no sleep ends early.
+//! A handler that runs while a thread sleeps ends its sleep.
 //!
 //! # Safety
 //! For all exported functions of this file: pointers are valid or null where that is allowed.
@@ -10,7 +10,7 @@ use core::ffi::{c_int, c_uint};
 use heddle::raw::{self, Outcome};
 use libc::{clockid_t, timespec};
 
-use super::{Result, Stop, elsewhere, exported, made_int};
+use super::{Result, Stop, elsewhere, exported, made_int, resumed};
 use crate::errno;
 
 const NS: i128 = 1_000_000_000;
@@ -34,15 +34,30 @@ fn now(clock: clockid_t) -> Result<i128> {
 
 /// Waits until `deadline` (ns, 0 = never) of the runtime's clock.
 pub fn until(deadline: u64) -> Result<()> {
-    match raw::sleep_until(deadline) {
-        Outcome::Cancelled => Err(Stop::Cancelled),
-        Outcome::Woken | Outcome::TimedOut => Ok(()),
+    loop {
+        match raw::sleep_until(deadline) {
+            Outcome::Cancelled => resumed(Stop::Cancelled, true)?,
+            Outcome::Woken | Outcome::TimedOut => return Ok(()),
+        }
     }
 }
 
 fn sleep_for(ns: i128) -> Result<isize> {
     let deadline = i128::from(raw::now_ns()) + ns;
     until(u64::try_from(deadline).unwrap_or(u64::MAX)).map(|()| 0)
+}
+
+/// As [`sleep_for`]; when a handler has ended it, `left` has what is left.
+fn sleep_telling(time: &timespec, left: *mut timespec) -> Result<isize> {
+    let ns = ns_of(time)?;
+    let end = i128::from(raw::now_ns()) + ns;
+    let result = sleep_for(ns);
+    if result == Err(Stop::Error(libc::EINTR)) && !left.is_null() {
+        let ns = (end - i128::from(raw::now_ns())).max(0);
+        // SAFETY: the caller's place.
+        unsafe { left.write(timespec { tv_sec: (ns / NS) as i64, tv_nsec: (ns % NS) as i64 }) };
+    }
+    result
 }
 
 /// Sleeps until `at` (ns) of `clock`; looks again at clocks that can be set.
@@ -56,7 +71,12 @@ fn sleep_until(clock: clockid_t, at: i128) -> Result<isize> {
     }
 }
 
-fn clock_sleep(clock: clockid_t, flags: c_int, time: &timespec) -> Result<isize> {
+fn clock_sleep(
+    clock: clockid_t,
+    flags: c_int,
+    time: &timespec,
+    left: *mut timespec,
+) -> Result<isize> {
     let known =
         [libc::CLOCK_REALTIME, libc::CLOCK_MONOTONIC, libc::CLOCK_BOOTTIME, libc::CLOCK_TAI];
     let ns = ns_of(time)?;
@@ -73,13 +93,22 @@ fn clock_sleep(clock: clockid_t, flags: c_int, time: &timespec) -> Result<isize>
             }
         });
     }
-    if flags & libc::TIMER_ABSTIME != 0 { sleep_until(clock, ns) } else { sleep_for(ns) }
+    if flags & libc::TIMER_ABSTIME != 0 {
+        sleep_until(clock, ns)
+    } else {
+        sleep_telling(time, left)
+    }
 }
 
 exported! {
     (heddle_user_sleep) (seconds: c_uint) -> c_uint {
-        made_int(|| sleep_for(i128::from(seconds) * NS));
-        0
+        let mut left = timespec { tv_sec: 0, tv_nsec: 0 };
+        let time = timespec { tv_sec: seconds.into(), tv_nsec: 0 };
+        // What is left is rounded, as the C library does it.
+        match errno::kept(|| made_int(|| sleep_telling(&time, &mut left))) {
+            0 => 0,
+            _ => left.tv_sec as c_uint + c_uint::from(left.tv_nsec >= 500_000_000),
+        }
     }
 
     (heddle_user_usleep) (microseconds: c_uint) -> c_int {
@@ -87,25 +116,30 @@ exported! {
     }
 
     (heddle_user_nanosleep, heddle_user___nanosleep) (
-        duration: *const timespec, _remaining: *mut timespec
+        duration: *const timespec, remaining: *mut timespec
     ) -> c_int {
         // SAFETY: the caller's time.
-        made_int(|| sleep_for(ns_of(unsafe { &*duration })?))
+        made_int(|| sleep_telling(unsafe { &*duration }, remaining))
     }
 
-    (heddle_user_thrd_sleep) (duration: *const timespec, _remaining: *mut timespec) -> c_int {
-        // SAFETY: the caller's time.
-        let result = errno::kept(|| made_int(|| sleep_for(ns_of(unsafe { &*duration })?)));
-        // -1 would say that a signal came.
-        if result == 0 { 0 } else { -2 }
+    (heddle_user_thrd_sleep) (duration: *const timespec, remaining: *mut timespec) -> c_int {
+        errno::kept(|| {
+            // SAFETY: the caller's time.
+            match made_int(|| sleep_telling(unsafe { &*duration }, remaining)) {
+                0 => 0,
+                // That a signal came, or another error.
+                _ if errno::get() == libc::EINTR => -1,
+                _ => -2,
+            }
+        })
     }
 
     (heddle_user_clock_nanosleep) (
-        clock: clockid_t, flags: c_int, time: *const timespec, _remaining: *mut timespec
+        clock: clockid_t, flags: c_int, time: *const timespec, remaining: *mut timespec
     ) -> c_int {
         let before = errno::get();
         // SAFETY: the caller's time.
-        match made_int(|| clock_sleep(clock, flags, unsafe { &*time })) {
+        match made_int(|| clock_sleep(clock, flags, unsafe { &*time }, remaining)) {
             0 => 0,
             _ => {
                 // It returns its error.

@@ -25,7 +25,7 @@ use heddle::raw::{self, Ended, Manner, Moment};
 use libc::{clockid_t, pthread_cond_t, pthread_mutex_t, timespec};
 
 use super::{mutex, wake};
-use crate::threads::cancel;
+use crate::threads::{cancel, signals};
 use crate::{clock, errno};
 
 /// The fields of glibc's `pthread_cond_t` that we use.
@@ -84,6 +84,10 @@ impl Cond {
         let manner = Manner { is_cancellable, then: released.word(), ..Manner::PLAIN };
         // SAFETY: the variable lives until its waiters are woken.
         let ended = unsafe { raw::futex_wait(&self.word, seen, until, manner) };
+        if ended == Ended::Cancelled {
+            // Handlers run without the mutex.
+            signals::interrupted();
+        }
         match mutex::retake(&released) {
             0 => Ok(ended),
             error => Err(error),
@@ -112,7 +116,9 @@ unsafe fn wait(cond: &Cond, mutex: *mut pthread_mutex_t, until: Moment) -> c_int
     let ended = errno::kept(|| unsafe { cond.wait(mutex, until, is_cancellable) });
     match ended {
         Ok(Ended::TimedOut) => libc::ETIMEDOUT,
-        Ok(Ended::Cancelled) => cancel::act(),
+        Ok(Ended::Cancelled) if cancel::check() => cancel::act(),
+        // A handler ran, and the wait returns without a reason.
+        Ok(Ended::Cancelled) => 0,
         Ok(Ended::Woken | Ended::Changed) => 0,
         Err(error) => error,
     }

@@ -26,6 +26,7 @@ use rustix::thread::futex::{self, Flags};
 
 use super::wake;
 use crate::threads::cancel;
+use crate::threads::signals::{self, Then};
 use crate::{clock, errno};
 
 /// glibc's `struct new_sem`.
@@ -130,13 +131,18 @@ fn wait(sem: &Sem, until: Moment) -> c_int {
     if sem.try_take(1) {
         return 0;
     }
-    match errno::kept(|| sem.wait(until)) {
-        Ended::Cancelled => cancel::act(),
-        Ended::TimedOut => {
-            errno::set(libc::ETIMEDOUT);
-            -1
-        }
-        Ended::Woken | Ended::Changed => 0,
+    loop {
+        let error = match errno::kept(|| sem.wait(until)) {
+            Ended::Woken | Ended::Changed => return 0,
+            Ended::TimedOut => libc::ETIMEDOUT,
+            Ended::Cancelled => match signals::interrupted() {
+                Then::End => cancel::act(),
+                Then::Fail => libc::EINTR,
+                Then::GoOn | Then::Restart => continue,
+            },
+        };
+        errno::set(error);
+        return -1;
     }
 }
 

@@ -37,12 +37,18 @@ pub extern "C" fn heddle_user_gettid() -> pid_t {
     threads::number() as pid_t
 }
 
-/// A signal to a full thread comes to the process, as with `pthread_kill`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn heddle_user_tgkill(process: pid_t, tid: pid_t, signal: c_int) -> c_int {
-    if threads::is_number(tid) {
-        // SAFETY: no pointers.
-        return unsafe { libc::kill(process, signal) };
+pub unsafe extern "C-unwind" fn heddle_user_tgkill(
+    process: pid_t,
+    tid: pid_t,
+    signal: c_int,
+) -> c_int {
+    // SAFETY: no arguments.
+    if threads::is_number(tid) && process == unsafe { libc::getpid() } {
+        return match errno::kept(|| threads::signals::send_to(tid as u32, signal)) {
+            0 => 0,
+            error => fail(error),
+        };
     }
     // SAFETY: no pointers.
     unsafe { tgkill(process, tid, signal) }

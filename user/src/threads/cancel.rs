@@ -1,19 +1,20 @@
-//! Cancellation: deferred, at the calls that block.
+//! Cancellation: at the calls that block, and asynchronously.
 //!
-//! The request is kept in the runtime's control block; the runtime ends waits that it can end. The
-//! asynchronous type is taken and reported, but a request is acted upon at the next call that is a
-//! cancellation point. Kernel threads are cancelled by the C library.
+//! The request is kept in the runtime's control block; the runtime ends waits that it can end. A
+//! thread of the asynchronous type is called, too, and acts where it is interrupted: in the middle
+//! of what it computes, but not of this library. Kernel threads are cancelled by the C library.
 //!
 //! # Safety
 //! For all exported functions of this file: pointers are valid or null where that is allowed.
 
 use core::ffi::c_int;
 use core::ptr;
+use core::sync::atomic::Ordering::SeqCst;
 
 use heddle::raw;
 use libc::pthread_t;
 
-use super::{end, find, this};
+use super::{Pthread, end, find, this};
 use crate::real;
 
 const ENABLE: c_int = 0;
@@ -54,18 +55,30 @@ pub fn act() -> ! {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn heddle_user_pthread_cancel(thread: pthread_t) -> c_int {
+unsafe extern "C-unwind" fn heddle_user_pthread_cancel(thread: pthread_t) -> c_int {
     // SAFETY: the caller's thread.
     let Some(target) = (unsafe { find(thread) }) else {
         // SAFETY: as above.
         return unsafe { libc::pthread_cancel(thread) };
     };
-    if !target.has_ended()
-        && let Some(thread) = target.thread()
-    {
-        thread.cancel();
+    if ask(target) && check() && this().is_some_and(|me| ptr::eq(me, target)) {
+        act();
     }
     0
+}
+
+/// Asks `target` to end; whether it does so at any time.
+fn ask(target: &Pthread) -> bool {
+    if target.has_ended() {
+        return false;
+    }
+    let Some(thread) = target.thread() else { return false };
+    thread.cancel();
+    let anytime = target.own.asynchronous.load(SeqCst);
+    if anytime {
+        raw::call(&thread);
+    }
+    anytime
 }
 
 #[unsafe(no_mangle)]
@@ -78,10 +91,10 @@ unsafe extern "C-unwind" fn heddle_user_pthread_setcancelstate(
     state: c_int,
     old: *mut c_int,
 ) -> c_int {
-    if this().is_none() {
+    let Some(me) = this() else {
         // SAFETY: the caller's place.
         return unsafe { real::pthread_setcancelstate(state, old) };
-    }
+    };
     if state != ENABLE && state != DISABLE {
         return libc::EINVAL;
     }
@@ -89,6 +102,9 @@ unsafe extern "C-unwind" fn heddle_user_pthread_setcancelstate(
     if !old.is_null() {
         // SAFETY: the caller's place.
         unsafe { old.write(if was_enabled { ENABLE } else { DISABLE }) };
+    }
+    if state == ENABLE && me.own.asynchronous.load(SeqCst) {
+        test();
     }
     0
 }
@@ -105,7 +121,7 @@ unsafe extern "C-unwind" fn heddle_user_pthread_setcanceltype(
     if kind != DEFERRED && kind != ASYNCHRONOUS {
         return libc::EINVAL;
     }
-    let before = me.own.asynchronous.replace(kind == ASYNCHRONOUS);
+    let before = me.own.asynchronous.swap(kind == ASYNCHRONOUS, SeqCst);
     if !old.is_null() {
         // SAFETY: the caller's place.
         unsafe { old.write(c_int::from(before)) };

@@ -13,7 +13,7 @@
 
 use core::cell::Cell;
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicU32, AtomicUsize};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::io;
 use std::sync::{Mutex, Once};
 
@@ -24,9 +24,10 @@ use libc::{pthread_attr_t, pthread_t};
 use super::attributes::Wanted;
 use super::end::UnwindException;
 use super::schedule::Schedule;
+use super::signals::{self, Signals};
 use super::{
     About, DETACHED, JOINABLE, Own, Pthread, Start, count_in, count_out, debugger, end, fork, free,
-    own,
+    own, registry,
 };
 use crate::account::{self, Born, Origin};
 use crate::{environment, errno};
@@ -96,6 +97,7 @@ fn start_runtime() {
         }
         // Before the runtime's table takes the process's name.
         account::begin(own);
+        raw::on_call(signals::answer);
         if let Some(count) = environment::workers() {
             let _ = heddle::Config::new().workers(count).start();
         }
@@ -132,13 +134,14 @@ unsafe fn create(
             guard_bytes: wanted.guard_bytes,
             schedule,
         }),
+        slot: AtomicU32::new(0),
+        signals: Signals::new(crate::calls::mask::own()),
         own: Own {
             result: Cell::new(core::ptr::null_mut()),
             cleanup: Cell::new(core::ptr::null_mut()),
             base: Cell::new(0),
             exception: Cell::new(UnwindException::default()),
-            asynchronous: Cell::new(false),
-            blocked: Cell::new(crate::calls::mask::own()),
+            asynchronous: AtomicBool::new(false),
         },
         born: Cell::new(Born::default()),
     }));
@@ -156,6 +159,7 @@ unsafe fn create(
             debugger::learn(thread.thread_pointer as pthread_t, &*made);
             let about = &mut *(*made).about();
             about.thread = Some(Thread::clone(thread.thread));
+            registry::enter(raw::slot(thread.thread), &*made);
             about.stack = (thread.stack.0 as usize, thread.stack.1);
             let name = thread.thread_pointer as pthread_t;
             own::set(own::words_of(name), made, planned.kind);

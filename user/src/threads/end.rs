@@ -24,7 +24,10 @@ use std::sync::OnceLock;
 use heddle::raw;
 use rustix::thread::futex::{self, Flags};
 
-use super::{DETACHED, ENDED, JOINABLE, LIVE, Pthread, cleanup, count_out, fork, free, own, this};
+use super::{
+    DETACHED, ENDED, JOINABLE, LIVE, Pthread, cleanup, count_out, fork, free, own, registry,
+    signals, this,
+};
 use crate::real;
 
 /// `struct _Unwind_Exception` of the unwinder's ABI.
@@ -113,9 +116,11 @@ pub fn end(me: &'static Pthread) -> ! {
         std::process::exit(0);
     }
     raw::set_cancellable(false);
+    signals::close(me);
     raw::destroy_values();
     crate::account::ended(own::kind().load(Relaxed), &me.born.get());
     own::stop_running();
+    registry::leave(me.slot.load(Relaxed));
     // ORDER: Release publishes the result; Acquire, for a detached one may be freed.
     match me.state.compare_exchange(JOINABLE, ENDED, AcqRel, Acquire) {
         Ok(_) => {

@@ -1,4 +1,4 @@
-//! Names, roles, whether a thread exists; and the yield.
+//! Names, roles; and the yield.
 //!
 //! # Safety
 //! For all exported functions of this file: pointers are valid, and a `pthread_t` names a thread
@@ -16,8 +16,6 @@ use super::{find, own, this};
 use crate::{account, errno};
 
 const NAME_BYTES: usize = 16;
-/// Signal numbers end before this one.
-const SIGNALS: c_int = 65;
 
 // SAFETY: the C library's functions, by its headers.
 unsafe extern "C" {
@@ -123,32 +121,6 @@ pub unsafe extern "C" fn heddle_user_pthread_getname_np(
     // SAFETY: the caller's place, of at least that size.
     unsafe { name.cast::<[u8; NAME_BYTES]>().write_unaligned(known) };
     0
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn heddle_user_pthread_kill(thread: pthread_t, signal: c_int) -> c_int {
-    // SAFETY: the caller's thread.
-    let Some(target) = (unsafe { find(thread) }) else {
-        // SAFETY: as above.
-        return unsafe { libc::pthread_kill(thread, signal) };
-    };
-    if !(0..SIGNALS).contains(&signal) {
-        return libc::EINVAL;
-    }
-    if signal == 0 || target.has_ended() {
-        return 0;
-    }
-    errno::kept(|| {
-        // SAFETY: no pointers. A signal to oneself arrives before the call returns.
-        let error = unsafe {
-            if this().is_some_and(|me| core::ptr::eq(me, target)) {
-                libc::raise(signal)
-            } else {
-                libc::kill(libc::getpid(), signal)
-            }
-        };
-        if error == 0 { 0 } else { errno::get() }
-    })
 }
 
 #[unsafe(no_mangle)]

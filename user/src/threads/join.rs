@@ -13,6 +13,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use heddle::raw::{self, Ended, Manner, Moment};
 use libc::{clockid_t, pthread_t, timespec};
 
+use super::signals::{self, Then};
 use super::{DETACHED, ENDED, JOINABLE, Pthread, cancel, find, free};
 use crate::{clock, errno, real};
 
@@ -82,6 +83,9 @@ fn wait_for(target: &Pthread, until: Moment) -> Ended {
     while !target.has_ended() {
         // SAFETY: nobody frees it before it is joined, which is what we do.
         let ended = unsafe { raw::futex_wait(&target.state, JOINABLE, until, manner) };
+        if ended == Ended::Cancelled && signals::interrupted() != Then::End {
+            continue;
+        }
         if matches!(ended, Ended::TimedOut | Ended::Cancelled) && !target.has_ended() {
             return ended;
         }

@@ -22,14 +22,15 @@ pub mod fork;
 pub mod identity;
 mod join;
 pub mod own;
+mod registry;
 mod schedule;
+pub mod signals;
 
 use core::cell::Cell;
 use core::ffi::c_void;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::AtomicU32;
-use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use heddle::raw;
@@ -39,6 +40,7 @@ use rustix::thread::futex::{self, Flags};
 
 use self::cleanup::Buffer;
 use self::end::UnwindException;
+use self::signals::Signals;
 use crate::account::Born;
 
 thread_local! {
@@ -68,6 +70,9 @@ pub struct Pthread {
     start: Start,
     argument: *mut c_void,
     about: Mutex<About>,
+    /// The slot of the runtime's thread.
+    slot: AtomicU32,
+    signals: Signals,
     own: Own,
     /// As the account has it; set before the thread can run.
     born: Cell<Born>,
@@ -81,9 +86,8 @@ struct Own {
     /// An address in the frame below the start function.
     base: Cell<usize>,
     exception: Cell<UnwindException>,
-    asynchronous: Cell<bool>,
-    /// The signals that it has blocked; bit 0 is the first.
-    blocked: Cell<u64>,
+    /// Written by itself alone.
+    asynchronous: AtomicBool,
 }
 
 /// What others may ask for or change.
@@ -133,9 +137,8 @@ impl Pthread {
         self.about().thread.clone()
     }
 
-    /// The signals that the calling thread, which this is, has blocked; bit 0 is the first.
-    pub fn blocked(&self) -> &Cell<u64> {
-        &self.own.blocked
+    pub fn signals(&self) -> &Signals {
+        &self.signals
     }
 
     fn has_ended(&self) -> bool {

@@ -1,0 +1,95 @@
+//! Which full thread has which number.
+//!
+//! Invariants:
+//! 1. A thread is in here from before it can run until it has ended. An entry whose lowest bit is
+//!    set is in use by somebody who looks at the thread; it does not go meanwhile.
+//! 2. An entry is held for a few instructions, pinned: by no signal handler ([`raw::when_unpinned`]
+//!    is for them).
+
+use core::hint;
+use core::ptr;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicUsize};
+
+use heddle::raw;
+
+use super::Pthread;
+
+/// Entries that come at once, and the most that there may be.
+const CHUNK: usize = 4096;
+const CHUNKS_MAX: usize = (1 << 24) / CHUNK;
+
+type Chunk = [AtomicUsize; CHUNK];
+
+static CHUNKS: [AtomicPtr<Chunk>; CHUNKS_MAX] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS_MAX];
+
+/// The entry's lowest bit.
+const IN_USE: usize = 1;
+
+fn entry(slot: u32) -> Option<&'static AtomicUsize> {
+    let (chunk, index) = (slot as usize / CHUNK, slot as usize % CHUNK);
+    // ORDER: pairs with the exchange in `make`.
+    let chunk = CHUNKS.get(chunk)?.load(Acquire);
+    // SAFETY: null, or a chunk that stays.
+    unsafe { chunk.as_ref() }.map(|chunk| &chunk[index])
+}
+
+#[cold]
+fn make(place: &AtomicPtr<Chunk>) {
+    let made = Box::into_raw(Box::new([const { AtomicUsize::new(0) }; CHUNK]));
+    // ORDER: AcqRel publishes the entries.
+    if place.compare_exchange(ptr::null_mut(), made, AcqRel, Acquire).is_err() {
+        // SAFETY: nobody has seen it.
+        drop(unsafe { Box::from_raw(made) });
+    }
+}
+
+/// A thread that can't run yet gets a slot.
+pub fn enter(slot: u32, thread: &Pthread) {
+    thread.slot.store(slot, Relaxed);
+    let found = entry(slot).or_else(|| {
+        make(CHUNKS.get(slot as usize / CHUNK)?);
+        entry(slot)
+    });
+    if let Some(entry) = found {
+        // ORDER: Release publishes what describes the thread.
+        entry.store(ptr::from_ref(thread).expose_provenance(), Release);
+    }
+}
+
+/// The thread in `slot`, which is the caller, has ended.
+pub fn leave(slot: u32) {
+    let Some(entry) = entry(slot) else { return };
+    let _pin = raw::pin();
+    let mut seen = entry.load(Relaxed) & !IN_USE;
+    // ORDER: Acquire: who used it is done.
+    while let Err(now) = entry.compare_exchange_weak(seen, 0, Acquire, Relaxed) {
+        seen = now & !IN_USE;
+        hint::spin_loop();
+    }
+}
+
+/// Calls `look` with the thread in `slot`, if there is one.
+pub fn with<T>(slot: u32, look: impl FnOnce(&Pthread) -> T) -> Option<T> {
+    let entry = entry(slot)?;
+    let _pin = raw::pin();
+    let mut seen = entry.load(Relaxed) & !IN_USE;
+    loop {
+        if seen == 0 {
+            return None;
+        }
+        // ORDER: Acquire pairs with the Release in `enter`.
+        match entry.compare_exchange_weak(seen, seen | IN_USE, Acquire, Relaxed) {
+            Ok(_) => break,
+            Err(now) => seen = now & !IN_USE,
+        }
+        hint::spin_loop();
+    }
+    let thread: *const Pthread = ptr::with_exposed_provenance(seen);
+    // SAFETY: by invariant 1.
+    let result = look(unsafe { &*thread });
+    // ORDER: Release pairs with the Acquire in `leave`.
+    entry.store(seen, Release);
+    Some(result)
+}
