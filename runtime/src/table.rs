@@ -66,11 +66,14 @@ pub(crate) fn set_high_water(count: u32) -> std::io::Result<()> {
 
 /// The text's id, 0 when the table has no room for it.
 pub(crate) fn intern(text: &str) -> u32 {
+    // New workers need the lock of texts: its holder must not be left behind them in a queue.
+    let _pin = crate::full::pin();
     TABLE.get().map_or(0, |table| table.intern(text))
 }
 
 /// The role's number, 0 when the table has no room for it.
 pub(crate) fn intern_role(role: &str) -> u16 {
+    let _pin = crate::full::pin(); // as above
     TABLE.get().map_or(0, |table| table.intern_role(role))
 }
 
