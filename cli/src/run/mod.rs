@@ -112,8 +112,9 @@ What differs for the program:
 
 What differs with --threads user:
   The main thread stays a kernel thread, and so does a thread with a stack of the program's own or
-  with a real-time policy in its attributes. Mutexes that inherit priority or have a ceiling are
-  plain ones; those that are robust or shared with other processes are the C library's. A signal
+  with a real-time policy in its attributes. Mutexes that inherit priority or have a ceiling raise
+  nobody's; those that are robust or shared with other processes are the C library's. The processors
+  and the niceness that a thread is given are told again, and act on nothing. A signal
   that is sent to a thread is handled there, on its own stack; not while it waits for a mutex, a
   file or a name, and it is pending once, whatever it is. Signals for the process are handled by
   its kernel threads.

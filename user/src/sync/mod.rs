@@ -6,6 +6,7 @@
 
 mod barrier;
 pub mod c11;
+mod ceiling;
 mod cond;
 pub mod mutex;
 mod once;

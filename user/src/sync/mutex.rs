@@ -8,19 +8,19 @@
 //!
 //! Robust and process-shared mutexes are the C library's whole. Those that inherit priority or
 //! have a ceiling are ours, without that: the kernel, which the C library would ask for it, does
-//! not know a full thread.
+//! not know a full thread. A ceiling is kept and compared (`ceiling.rs`), but raises nobody.
 //!
 //! # Safety
 //! For all exported functions of this file: pointers are valid and point to what their type says.
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicI32, AtomicU32};
+use core::sync::atomic::{AtomicI16, AtomicI32, AtomicU32};
 
 use heddle::raw::{Ended, Moment};
 use libc::{clockid_t, pthread_mutex_t, timespec};
 
-use super::{wait, wake};
+use super::{ceiling, wait, wake};
 use crate::clock;
 use crate::threads::number;
 
@@ -33,6 +33,10 @@ const ERRORCHECK: i32 = 2;
 const TYPES: i32 = 3;
 /// Robust or process-shared: the C library's.
 const FOREIGN: i32 = 16 | 128;
+/// Where the C library has the ceiling in the word.
+const CEILING_SHIFT: u32 = 19;
+/// It has a priority ceiling.
+const PROTECTED: i32 = 64;
 /// How often the word is looked at before a wait.
 const TURNS: u32 = 60;
 
@@ -44,6 +48,8 @@ pub struct Mutex {
     owner: AtomicU32,
     users: u32,
     kind: AtomicI32,
+    /// The priority ceiling of a mutex that has one; the C library keeps it in the word.
+    ceiling: AtomicI16,
 }
 
 /// A mutex of the program's.
@@ -61,6 +67,22 @@ impl Mutex {
     #[inline(always)]
     pub fn is_foreign(&self) -> bool {
         self.kind.load(Relaxed) & FOREIGN != 0
+    }
+
+    /// Whether it has a priority ceiling.
+    #[inline(always)]
+    pub fn has_ceiling(&self) -> bool {
+        self.kind.load(Relaxed) & PROTECTED != 0
+    }
+
+    pub fn ceiling(&self) -> &AtomicI16 {
+        &self.ceiling
+    }
+
+    /// After the C library has initialised it: the ceiling goes out of the word.
+    pub fn move_ceiling(&self) {
+        let word = self.word.swap(FREE, Relaxed);
+        self.ceiling.store((word >> CEILING_SHIFT) as i16, Relaxed);
     }
 
     #[inline(always)]
@@ -143,6 +165,16 @@ impl Mutex {
         }
         self.own();
         0
+    }
+
+    /// Calls `change` with the mutex locked.
+    pub fn change(&self, change: impl FnOnce()) -> c_int {
+        let error = self.lock(|| Ok(Moment::Never));
+        if error == 0 {
+            change();
+            self.unlock();
+        }
+        error
     }
 
     #[inline]
@@ -252,6 +284,9 @@ pub unsafe extern "C" fn heddle_user_pthread_mutex_lock(mutex: *mut pthread_mute
         if it.is_foreign() {
             return libc::pthread_mutex_lock(mutex);
         }
+        if it.has_ceiling() && ceiling::is_above(it) {
+            return libc::EINVAL;
+        }
         it.lock(|| Ok(Moment::Never))
     }
 }
@@ -263,6 +298,9 @@ pub unsafe extern "C" fn heddle_user_pthread_mutex_trylock(mutex: *mut pthread_m
         let it = of(mutex);
         if it.is_foreign() {
             return libc::pthread_mutex_trylock(mutex);
+        }
+        if it.has_ceiling() && ceiling::is_above(it) {
+            return libc::EINVAL;
         }
         it.try_lock()
     }
@@ -299,6 +337,9 @@ pub unsafe extern "C" fn heddle_user_pthread_mutex_clocklock(
             return pthread_mutex_clocklock(mutex, clock, at);
         }
         if clock != libc::CLOCK_REALTIME && clock != libc::CLOCK_MONOTONIC {
+            return libc::EINVAL;
+        }
+        if it.has_ceiling() && ceiling::is_above(it) {
             return libc::EINVAL;
         }
         it.lock(|| clock::moment(clock, &*at))

@@ -3,7 +3,8 @@
 //! A full thread has a number of its own, above all that the kernel gives. The kernel does not know
 //! it, so the calls that take such a number are answered here. What has no meaning for a thread
 //! that any worker may run (its niceness, its processors) is accepted, remembered where somebody
-//! may ask for it, and acts on nothing; above all not on the worker.
+//! may ask for it, and acts on nothing; above all not on the worker. A real-time policy acts in
+//! heddle's scheduler, as by `pthread_setschedparam`.
 //!
 //! # Safety
 //! For all exported functions of this file: as the C library's functions of the same name.
@@ -11,9 +12,10 @@
 use core::cell::Cell;
 use core::ffi::{c_char, c_int, c_uint, c_ulong};
 
-use libc::{cpu_set_t, pid_t};
+use libc::{cpu_set_t, pid_t, sched_param};
 
 use crate::threads::identity::{heddle_user_pthread_getname_np, heddle_user_pthread_setname_np};
+use crate::threads::{affinity, schedule};
 use crate::{errno, threads};
 
 thread_local! {
@@ -64,10 +66,10 @@ pub unsafe extern "C" fn heddle_user_sched_setaffinity(
         // SAFETY: the caller's set.
         return unsafe { libc::sched_setaffinity(tid, bytes, processors) };
     }
-    let words = processors.cast::<u8>();
     // SAFETY: the caller's set.
-    let is_empty = (0..bytes).all(|at| unsafe { words.add(at).read() } == 0);
-    if is_empty { fail(libc::EINVAL) } else { 0 }
+    answer(threads::with_number(tid as u32, |target| unsafe {
+        affinity::set(target, bytes, processors)
+    }))
 }
 
 #[unsafe(no_mangle)]
@@ -76,9 +78,73 @@ pub unsafe extern "C" fn heddle_user_sched_getaffinity(
     bytes: usize,
     processors: *mut cpu_set_t,
 ) -> c_int {
-    let tid = if is_full(tid) { 0 } else { tid };
+    if !is_full(tid) {
+        // SAFETY: the caller's set.
+        return unsafe { libc::sched_getaffinity(tid, bytes, processors) };
+    }
     // SAFETY: the caller's set.
-    unsafe { libc::sched_getaffinity(tid, bytes, processors) }
+    answer(threads::with_number(tid as u32, |target| unsafe {
+        affinity::get(target, bytes, processors)
+    }))
+}
+
+/// An error number as a system call says it; no number: no such thread.
+fn answer(error: Option<c_int>) -> c_int {
+    match error {
+        Some(0) => 0,
+        Some(error) => fail(error),
+        None => fail(libc::ESRCH),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn heddle_user_sched_setscheduler(
+    tid: pid_t,
+    policy: c_int,
+    param: *const sched_param,
+) -> c_int {
+    if !is_full(tid) {
+        // SAFETY: the caller's parameter.
+        return unsafe { libc::sched_setscheduler(tid, policy, param) };
+    }
+    // SAFETY: as above.
+    let priority = unsafe { (*param).sched_priority };
+    answer(Some(schedule::change_number(tid as u32, Some(policy), priority)))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn heddle_user_sched_setparam(
+    tid: pid_t,
+    param: *const sched_param,
+) -> c_int {
+    if !is_full(tid) {
+        // SAFETY: the caller's parameter.
+        return unsafe { libc::sched_setparam(tid, param) };
+    }
+    // SAFETY: as above.
+    let priority = unsafe { (*param).sched_priority };
+    answer(Some(schedule::change_number(tid as u32, None, priority)))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn heddle_user_sched_getscheduler(tid: pid_t) -> c_int {
+    if !is_full(tid) {
+        // SAFETY: no pointers.
+        return unsafe { libc::sched_getscheduler(tid) };
+    }
+    schedule::of_number(tid as u32).map_or_else(|| fail(libc::ESRCH), |(policy, _)| policy)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn heddle_user_sched_getparam(tid: pid_t, param: *mut sched_param) -> c_int {
+    if !is_full(tid) {
+        // SAFETY: the caller's place.
+        return unsafe { libc::sched_getparam(tid, param) };
+    }
+    let Some((_, priority)) = schedule::of_number(tid as u32) else { return fail(libc::ESRCH) };
+    // SAFETY: the caller's place.
+    unsafe { (*param).sched_priority = priority };
+    0
 }
 
 #[unsafe(no_mangle)]

@@ -65,6 +65,10 @@ fn of_thread(number: c_long, arguments: [usize; 6]) -> c_long {
             libc::SYS_setpriority => {
                 identity::heddle_user_setpriority(a as u32, b as u32, c as i32)
             }
+            libc::SYS_sched_setscheduler => {
+                identity::heddle_user_sched_setscheduler(a as i32, b as i32, c as *const _)
+            }
+            libc::SYS_sched_getscheduler => identity::heddle_user_sched_getscheduler(a as i32),
             libc::SYS_sched_setaffinity => {
                 identity::heddle_user_sched_setaffinity(a as i32, b, c as *const _)
             }

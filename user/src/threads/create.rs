@@ -127,13 +127,7 @@ unsafe fn create(
         joined_by: AtomicUsize::new(0),
         start,
         argument,
-        about: Mutex::new(About {
-            thread: None,
-            name: super::identity::inherited_name(),
-            stack: (0, 0),
-            guard_bytes: wanted.guard_bytes,
-            schedule,
-        }),
+        about: Mutex::new(About::new(wanted, schedule)),
         slot: AtomicU32::new(0),
         signals: Signals::new(crate::calls::mask::own()),
         own: Own {
@@ -178,6 +172,19 @@ unsafe fn create(
             // SAFETY: no thread has it.
             unsafe { free(made) };
             Err(error)
+        }
+    }
+}
+
+impl About {
+    fn new(wanted: &Wanted, schedule: Schedule) -> Self {
+        About {
+            thread: None,
+            name: super::identity::inherited_name(),
+            stack: (0, 0),
+            guard_bytes: wanted.guard_bytes,
+            schedule,
+            processors: None,
         }
     }
 }

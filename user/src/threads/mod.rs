@@ -11,6 +11,7 @@
 //! 2. `state` goes from `JOINABLE` to `DETACHED` or `ENDED`, once. Who finds the other one there
 //!    frees it: the thread itself when it is detached, else whoever joins or detaches it.
 
+pub mod affinity;
 pub mod attributes;
 mod c11;
 pub mod cancel;
@@ -23,7 +24,7 @@ pub mod identity;
 mod join;
 pub mod own;
 mod registry;
-mod schedule;
+pub mod schedule;
 pub mod signals;
 
 use core::cell::Cell;
@@ -35,12 +36,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use heddle::raw;
 use heddle::thread::Thread;
-use libc::pthread_t;
+use libc::{cpu_set_t, pthread_t};
 use rustix::thread::futex::{self, Flags};
 
 use self::cleanup::Buffer;
 use self::end::UnwindException;
 use self::signals::Signals;
+
+pub use self::schedule::priority;
 use crate::account::Born;
 
 thread_local! {
@@ -97,6 +100,8 @@ struct About {
     stack: (usize, usize),
     guard_bytes: usize,
     schedule: schedule::Schedule,
+    /// The processors that it was given; it runs on those of its workers all the same.
+    processors: Option<Box<cpu_set_t>>,
 }
 
 // SAFETY: `own` is the thread's own as described; the rest may be used from anywhere.
@@ -200,6 +205,14 @@ fn find_number() -> u32 {
 /// Whether `number` is one of a full thread's.
 pub fn is_number(number: i32) -> bool {
     number > 0 && number as u32 & NUMBER_FIRST != 0
+}
+
+/// Calls `look` with the full thread that has this number, or whose own is asked for by 0.
+pub fn with_number<T>(number: u32, look: impl FnOnce(&Pthread) -> T) -> Option<T> {
+    match this() {
+        Some(me) if number == 0 || number == self::number() => Some(look(me)),
+        _ => registry::with(number.checked_sub(NUMBER_FIRST)?, look),
+    }
 }
 
 /// Whether the caller is a full thread on a worker.

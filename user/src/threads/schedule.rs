@@ -11,7 +11,7 @@ use core::ffi::c_int;
 
 use libc::{pthread_t, sched_param};
 
-use super::{find, this};
+use super::{Pthread, find, this, with_number};
 
 /// Policy and priority as the program has set them.
 #[derive(Clone, Copy)]
@@ -57,6 +57,46 @@ impl Schedule {
     }
 }
 
+/// The calling thread's priority; 0 when it has a policy without any, or is a kernel thread.
+pub fn priority() -> c_int {
+    this().map_or(0, |me| me.about().schedule.priority)
+}
+
+/// As the system calls tell it: policy and priority.
+pub fn of_number(number: u32) -> Option<(c_int, c_int)> {
+    with_number(number, |target| {
+        let Schedule { policy, priority } = target.about().schedule;
+        (policy, priority)
+    })
+}
+
+/// What the system calls change: the policy if one is given, and the priority; an error number.
+pub fn change_number(number: u32, policy: Option<c_int>, priority: c_int) -> c_int {
+    with_number(number, |target| {
+        apply(target, |now| {
+            Schedule::new(policy.map_or(now.policy, |it| it & !SCHED_RESET_ON_FORK), priority)
+        })
+    })
+    .unwrap_or(libc::ESRCH)
+}
+
+/// What has no meaning for threads that a fork leaves behind.
+const SCHED_RESET_ON_FORK: c_int = 0x4000_0000;
+
+fn apply(target: &Pthread, new: impl FnOnce(Schedule) -> Result<Schedule, c_int>) -> c_int {
+    let mut about = target.about();
+    let schedule = match new(about.schedule) {
+        Ok(schedule) => schedule,
+        Err(error) => return error,
+    };
+    about.schedule = schedule;
+    if let Some(thread) = &about.thread {
+        // Priorities were checked.
+        let _ = thread.set_priority(schedule.critical());
+    }
+    0
+}
+
 /// # Safety
 /// As the exported functions; `None` for a kernel thread.
 unsafe fn change(
@@ -64,18 +104,7 @@ unsafe fn change(
     new: impl FnOnce(Schedule) -> Result<Schedule, c_int>,
 ) -> Option<c_int> {
     // SAFETY: passed on.
-    let target = unsafe { find(thread)? };
-    let mut about = target.about();
-    let schedule = match new(about.schedule) {
-        Ok(schedule) => schedule,
-        Err(error) => return Some(error),
-    };
-    about.schedule = schedule;
-    if let Some(thread) = &about.thread {
-        // Priorities were checked.
-        let _ = thread.set_priority(schedule.critical());
-    }
-    Some(0)
+    unsafe { find(thread) }.map(|target| apply(target, new))
 }
 
 #[unsafe(no_mangle)]
