@@ -27,8 +27,11 @@ use host::{Birth, Host};
 
 /// Threads of a kind that are measured first.
 const MEASURED_FIRST: u32 = 16;
-/// After that one in this many is.
+/// After that one in so many is, as long as there were not `MANY`, and then one in so many: a
+/// measured one costs some 13 us more, as its stack is cleaned, faults pages in, and is looked at.
 const MEASURED_THEN: u32 = 64;
+const MANY: u32 = 1024;
+const MEASURED_LATE: u32 = 1024;
 /// To measure costs a hundredth of such a life.
 const LONG_LIFE_NS: u64 = 200_000;
 /// What a stack is that the tuner chose is no less than this, our part and the C library's included
@@ -211,7 +214,8 @@ pub fn plan(origin: &Origin, wanted: &Wanted) -> Planned {
 
 fn is_chosen(kind: &Kind) -> bool {
     let before = kind.started.fetch_add(1, Relaxed);
-    before < MEASURED_FIRST || before.is_multiple_of(MEASURED_THEN) || kind.is_long.load(Relaxed)
+    let share = if before < MANY { MEASURED_THEN } else { MEASURED_LATE };
+    before < MEASURED_FIRST || before.is_multiple_of(share) || kind.is_long.load(Relaxed)
 }
 
 /// Remembers what the library knows of a kind. Any number of threads may do so at once: they all
