@@ -37,6 +37,7 @@ mod later;
 mod lot;
 mod model;
 mod monitor;
+mod nap;
 pub mod net;
 mod offered;
 mod preempt;

@@ -13,6 +13,7 @@ use std::sync::{Mutex, Once, OnceLock, mpsc};
 use crate::config::{Backend, Config, Io, Settings};
 use crate::control::{self, Control};
 use crate::monitor::Monitor;
+use crate::nap::WAITING_MAX;
 use crate::stack::overflow;
 use crate::sys::{memory, task};
 use crate::worker::Worker;
@@ -36,6 +37,8 @@ pub(crate) struct Runtime {
     pub monitor: Monitor,
     /// Workers that sleep or are about to; a hint.
     pub sleepers: AtomicU32,
+    /// Workers of these that nap or are about to; a hint.
+    pub nappers: AtomicU32,
     /// Workers whose thread is blocked in the kernel, as the monitor last saw.
     pub blocked: AtomicU32,
     /// Placement of threads that kernel threads spawn.
@@ -147,6 +150,7 @@ impl Runtime {
         Box::leak(Box::new(Runtime {
             monitor: Monitor::new(),
             sleepers: AtomicU32::new(0),
+            nappers: AtomicU32::new(0),
             blocked: AtomicU32::new(0),
             turn: AtomicUsize::new(0),
             count: AtomicUsize::new(0),
@@ -282,7 +286,7 @@ impl Runtime {
                     _ => {
                         let waiting = local.fresh.push_own(thread);
                         if waiting > 1 && self.sleepers.load(Relaxed) != 0 {
-                            self.wake_a_sleeper();
+                            self.wake_a_sleeper_for(waiting);
                         }
                     }
                 }
@@ -326,6 +330,28 @@ impl Runtime {
         }
         if let Some(sleeper) = self.workers().find(|w| w.sleeping.is_asleep()) {
             sleeper.notify();
+        }
+    }
+
+    /// As [`Runtime::wake_a_sleeper`] for `waiting` fresh threads: one that naps will look for them
+    /// by itself.
+    #[cold]
+    fn wake_a_sleeper_for(&'static self, waiting: u32) {
+        if waiting >= WAITING_MAX || self.nappers.load(Relaxed) == 0 {
+            self.wake_a_sleeper();
+        }
+    }
+
+    /// Ends the naps of workers that have fresh threads: the caller is about to wait in the kernel,
+    /// maybe for these.
+    pub fn end_naps(&'static self) {
+        if self.nappers.load(Relaxed) == 0 {
+            return;
+        }
+        for worker in self.workers().filter(|worker| worker.sleeping.is_napping()) {
+            if worker.fresh.len() != 0 {
+                worker.notify();
+            }
         }
     }
 
@@ -377,6 +403,10 @@ fn load(worker: &Worker) -> u32 {
 }
 
 fn deliver(worker: &'static Worker, thread: &'static Control) {
-    worker.fresh.push(thread);
-    worker.notify();
+    let critical = thread.is_critical();
+    if worker.fresh.push(thread) >= WAITING_MAX || critical {
+        worker.notify();
+    } else {
+        worker.notify_patiently();
+    }
 }

@@ -197,6 +197,9 @@ fn wait_in_kernel(me: &'static Control, mut deadline: u64) -> Outcome {
     let _counted = (deadline == 0).then(|| Waiting::new(&KERNEL_WAITERS));
     let record = me.record();
     record.set_state(State::Parked);
+    if let Some(runtime) = crate::runtime::get() {
+        runtime.end_naps();
+    }
     loop {
         // ORDER: Acquire pairs with the Release in `ready`.
         let seen = word.load(Acquire);

@@ -42,6 +42,7 @@ use crate::full;
 use crate::hibernate::Drowsy;
 use crate::inbox::Inbox;
 use crate::io::{Epoll, Reactor};
+use crate::nap::{NAP_NS, Naps};
 use crate::offered::Offered;
 use crate::queue::RunQueues;
 use crate::requests::Requests;
@@ -102,6 +103,7 @@ pub(crate) struct Worker {
     pub timers: Timers,
     pub cache: Cache,
     drowsy: Drowsy,
+    naps: Naps,
     pub reactor: Reactor,
     /// The kernel thread's own thread pointer, which its light threads have too.
     tls: usize,
@@ -120,7 +122,7 @@ pub(crate) struct Worker {
 
     /// Shared: threads that others woke.
     pub inbox: Inbox,
-    /// Shared: 1 while it sleeps or is about to.
+    /// Shared: whether it sleeps or is about to.
     pub sleeping: Sleep,
     /// Shared: threads that have not started.
     pub fresh: Fresh,
@@ -180,6 +182,7 @@ impl Worker {
             timers: Timers::new(),
             cache: Cache::new(),
             drowsy: Drowsy::new(runtime.config.drowsy),
+            naps: Naps::new(),
             reactor: Reactor::new(io, runtime.config.full_threads)?,
             tls: arch::thread_pointer(),
             own_stack: Cell::new((ptr::null(), 0)),
@@ -234,6 +237,7 @@ impl Worker {
         self.budget.set(0);
         self.budget_full.set(SWITCHES_PER_LOOK);
         self.queues.reset_for_simulation();
+        self.naps.reset_for_simulation();
         self.offered.reset_for_simulation();
         self.share.set(0);
     }
@@ -302,6 +306,7 @@ impl Worker {
     /// returns how many it got.
     pub fn adopt_from(&'static self, fresh: &Fresh, count: u32) -> u32 {
         let taken = fresh.take(count, |thread| self.adopt(thread));
+        self.naps.adopted(taken);
         // ORDER: a thread's worker is known before the thread first looks whether it was
         // cancelled; pairs with the fence in `sched::cancel`.
         fence(SeqCst);
@@ -362,6 +367,7 @@ impl Worker {
         let now = clock::now_ns();
         self.steer_budget(now);
         self.now.set(now);
+        self.naps.look(now);
         if self.queues.fast_priority().max(self.offered.fast_priority()) == 0 {
             self.lazy_served.set(now);
         }
@@ -411,17 +417,22 @@ impl Worker {
             return;
         }
         self.record.set_running(None);
-        self.sleeping.announce();
+        let naps = self.naps.begin(self.now.get());
+        self.sleeping.announce(naps);
         self.runtime.sleepers.fetch_add(1, Relaxed);
+        self.runtime.nappers.fetch_add(u32::from(naps), Relaxed);
         if self.inbox.is_empty()
             && self.fresh.len() == 0
             && self.offered.len() == 0
             && self.requests.is_empty()
         {
             self.before_sleep();
-            self.reactor.wait(self, self.sleep_ns());
+            let ns = self.sleep_ns();
+            let ns = if naps { Some(ns.unwrap_or(NAP_NS).min(NAP_NS)) } else { ns };
+            self.reactor.wait(self, ns);
         }
         self.sleeping.end();
+        self.runtime.nappers.fetch_sub(u32::from(naps), Relaxed);
         self.runtime.sleepers.fetch_sub(1, Relaxed);
         self.runtime.monitor.worker_awake();
         self.budget.set(0);
@@ -451,6 +462,17 @@ impl Worker {
     pub fn notify(&self) {
         self.poll.store(1, Relaxed);
         if self.sleeping.claim() {
+            self.reactor.signal();
+        }
+    }
+
+    /// As [`Worker::notify`] after a fresh thread, which may wait until a nap is over.
+    pub fn notify_patiently(&self) {
+        // The word's line is the worker's: it is not taken away for nothing.
+        if self.poll.load(Relaxed) == 0 {
+            self.poll.store(1, Relaxed);
+        }
+        if self.sleeping.claim_patiently() {
             self.reactor.signal();
         }
     }

@@ -186,9 +186,10 @@ impl Uring {
         loop {
             let Some(completion) = self.ring().completion().next() else { return };
             match completion.user_data() {
+                // Not made unreadable: a poll that goes on tells of each signal once.
                 TAG_EVENT => {
-                    self.event.clear();
                     if !io_uring::cqueue::more(completion.flags()) {
+                        self.event.clear();
                         self.arm_event();
                     }
                 }

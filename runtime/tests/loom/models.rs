@@ -106,7 +106,7 @@ fn no_wake_of_a_sleeping_worker_is_lost() {
             if taken == 2 {
                 break;
             }
-            shared.1.announce();
+            shared.1.announce(false);
             if shared.0.is_empty() {
                 // Blocks for ever, and so fails the model, if the wake is lost.
                 shared.2.wait();
@@ -114,6 +114,38 @@ fn no_wake_of_a_sleeping_worker_is_lost() {
             shared.1.end();
         }
         wakers.into_iter().for_each(|waker| waker.join().unwrap());
+    });
+}
+
+#[test]
+fn what_is_given_patiently_to_a_napping_worker_is_found() {
+    check(|controls| {
+        let shared = Arc::new((Inbox::new(), Sleep::new(), Notify::new()));
+        assert!(shared.0.is_empty() && !shared.1.is_asleep());
+        let waker = {
+            let shared = shared.clone();
+            spawn(controls[1], move || {
+                shared.0.push(controls[1]);
+                if shared.1.claim_patiently() {
+                    shared.2.notify();
+                }
+            })
+        };
+        let (mut taken, mut naps) = (0, true);
+        loop {
+            shared.0.drain(|_| taken += 1);
+            if taken == 1 {
+                break;
+            }
+            shared.1.announce(naps);
+            // A nap ends by itself.
+            if shared.0.is_empty() && !naps {
+                shared.2.wait();
+            }
+            shared.1.end();
+            naps = false;
+        }
+        waker.join().unwrap();
     });
 }
 
