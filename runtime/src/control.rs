@@ -111,10 +111,13 @@ pub(crate) const MEASURED: u8 = 4;
 /// `Control::flags`: its thread-local storage lies at the top of its stack; bits `CLASS_SHIFT` on
 /// are then `Control::class`: a switch finds the block from the first cache line alone.
 pub(crate) const OWN_TLS: u8 = 8;
+/// `Control::flags` of a slot in a pool that has [`OWN_TLS`]: the block was kept.
+pub(crate) const TLS_KEPT: u8 = 128;
 /// `Control::flags` of threads without [`OWN_TLS`]: its stack may be copied out soon.
 pub(crate) const DROWSY: u8 = 16;
 /// See [`OWN_TLS`].
-const CLASS_SHIFT: u32 = 4;
+pub(crate) const CLASS_SHIFT: u32 = 4;
+const CLASS_MASK: u8 = 7;
 
 /// `Control::cancel`: a cancellation was asked for.
 pub(crate) const CANCEL_ASKED: u8 = 1;
@@ -157,7 +160,7 @@ pub struct Control {
     pub(crate) priority: AtomicU8,
     /// Group among the lazy ones.
     pub(crate) group: AtomicU8,
-    /// `HIBERNATES`, `HIBERNATED`, `MEASURED`, `OWN_TLS`, `DROWSY`.
+    /// `HIBERNATES`, `HIBERNATED`, `MEASURED`, `OWN_TLS`, `TLS_KEPT`, `DROWSY`.
     pub(crate) flags: Shared<u8>,
     /// A [`Kind`].
     pub(crate) kind: Shared<Kind>,
@@ -232,15 +235,10 @@ impl Control {
         crate::stack::CLASS_BYTES.get(self.class.get() as usize).copied().unwrap_or(0)
     }
 
-    /// A block of thread-local storage was made at the top of its stack.
-    pub(crate) fn set_own_tls(&self) {
-        self.flags.set(self.flags.get() | OWN_TLS | self.class.get() << CLASS_SHIFT);
-    }
-
     /// The thread pointer of a thread with `OWN_TLS`.
     #[inline(always)]
     pub(crate) fn thread_pointer(&self) -> *mut u8 {
-        let class = self.flags.get() >> CLASS_SHIFT;
+        let class = self.flags.get() >> CLASS_SHIFT & CLASS_MASK;
         crate::stack::tls_of(self.slot(), self.stack.get(), class)
     }
 

@@ -21,7 +21,7 @@ use core::sync::atomic::{AtomicBool, compiler_fence, fence};
 
 use heddle_record::State;
 
-use crate::control::{Control, Outcome, WaitKind};
+use crate::control::{CLASS_SHIFT, Control, OWN_TLS, Outcome, TLS_KEPT, WaitKind};
 use crate::later;
 use crate::sched;
 use crate::sys::libc_tls;
@@ -66,6 +66,27 @@ pub(crate) fn expect() {
 /// the blocks of full threads.
 pub(crate) fn own_place() -> *const u8 {
     OWN.with(|own| ptr::from_ref(own).cast())
+}
+
+impl Control {
+    /// There is a block of thread-local storage at the top of its stack, or will be.
+    pub(crate) fn set_own_tls(&self) {
+        self.flags.set(self.flags.get() | OWN_TLS | self.class.get() << CLASS_SHIFT);
+    }
+
+    /// Whether a pooled slot has a block of thread-local storage that was kept.
+    pub(crate) fn has_kept_tls(&self) -> bool {
+        self.flags.get() & (OWN_TLS | TLS_KEPT) == OWN_TLS | TLS_KEPT
+    }
+
+    /// Gives the block of a pooled slot back, if it has one: its memory is needed.
+    pub(crate) fn discard_kept_tls(&self) {
+        if self.has_kept_tls() {
+            // SAFETY: the flag says so, and goes; nobody else has the slot.
+            unsafe { libc_tls::discard(self.thread_pointer()) };
+            self.flags.set(0);
+        }
+    }
 }
 
 /// Makes `thread` known to itself. It starts pinned: [`begin`].

@@ -52,14 +52,20 @@ pub fn is_native() -> io::Result<bool> {
 /// # Safety
 /// 1. `entry` may be called with `argument` on another thread.
 pub unsafe fn spawn(builder: Builder, entry: Entry, argument: *mut u8) -> io::Result<Thread> {
-    // SAFETY: passed on.
-    unsafe { spawn_known(builder, entry, argument, |_| ()) }
+    let thread = make(builder)?;
+    let packet = thread.stack_top().wrapping_sub(PACKET_BYTES);
+    // SAFETY: the top of a stack that nobody uses yet.
+    unsafe { prepare(thread, packet, Packet { entry, argument }) };
+    // SAFETY: `make` gave the handle one of its two references.
+    let handle = unsafe { Thread::adopt(thread) };
+    runtime::get_or_start().place(thread);
+    Ok(handle)
 }
 
 /// A thread that was made and has not started.
-pub struct Made<'a> {
+pub struct Made {
     /// Its handle.
-    pub thread: &'a Thread,
+    pub thread: Thread,
     /// The thread pointer of a full thread; null for a light one.
     pub thread_pointer: *mut u8,
     /// Lowest usable address of its stack, and the bytes from there on, a full thread's
@@ -67,40 +73,61 @@ pub struct Made<'a> {
     pub stack: (*mut u8, usize),
 }
 
-/// As [`spawn`]; `know` sees the thread before it can run.
+/// As [`spawn`], with what `describe` returns at the top of the thread's stack: there it stays as
+/// long as there are handles, and its address is what `entry` gets. `describe` sees the thread, and
+/// that address, before the thread can run; so does `introduce`, when it is described. Whoever has
+/// the handle has to join or detach the thread, and drops what is described.
 ///
 /// # Errors
-/// As [`spawn`]; then `know` was not called.
+/// As [`spawn`]; then neither was called.
 ///
 /// # Safety
-/// As [`spawn`].
-pub unsafe fn spawn_known(
+/// 1. `entry` may be called with the address on another thread.
+pub unsafe fn spawn_described<T>(
     builder: Builder,
     entry: Entry,
-    argument: *mut u8,
-    know: impl FnOnce(&Made<'_>),
-) -> io::Result<Thread> {
+    describe: impl FnOnce(Made, *const T) -> T,
+    introduce: impl FnOnce(&T),
+) -> io::Result<()> {
+    const { assert!(align_of::<T>() <= PACKET_BYTES) };
+    let thread = make(builder)?;
+    let bytes = size_of::<T>().next_multiple_of(PACKET_BYTES);
+    let place = thread.stack_top().wrapping_sub(bytes).cast::<T>();
+    let is_full = thread.flags.get() & OWN_TLS != 0;
+    let made = Made {
+        // SAFETY: `make` gave the handle one of its two references.
+        thread: unsafe { Thread::adopt(thread) },
+        thread_pointer: if is_full { thread.thread_pointer() } else { ptr::null_mut() },
+        stack: (usable_from(thread), thread.stack_bytes() - crate::sys::memory::PAGE),
+    };
+    let packet = place.cast::<u8>().wrapping_sub(PACKET_BYTES);
+    // SAFETY: the top of a stack that nobody uses yet, aligned to 64.
+    unsafe {
+        place.write(describe(made, place));
+        prepare(thread, packet, Packet { entry, argument: place.cast() });
+        introduce(&*place);
+    }
+    runtime::get_or_start().place(thread);
+    Ok(())
+}
+
+fn make(builder: Builder) -> io::Result<&'static Control> {
     if is_native()? {
         return Err(io::ErrorKind::Unsupported.into());
     }
-    let thread = builder.make()?;
-    let top = thread.stack_top();
-    let packet = top.wrapping_sub(64);
-    // SAFETY: the top of a stack that nobody uses yet; the packet is 16 bytes.
-    unsafe { packet.cast::<Packet>().write(Packet { entry, argument }) };
-    let control = ptr::from_ref(thread).cast_mut().cast();
-    thread.context.set(Context::entry(packet, enter, control));
-    // SAFETY: `make` gave the handle one of its two references.
-    let handle = unsafe { Thread::adopt(thread) };
-    let is_full = thread.flags.get() & OWN_TLS != 0;
-    know(&Made {
-        thread: &handle,
-        thread_pointer: if is_full { thread.thread_pointer() } else { ptr::null_mut() },
-        stack: (usable_from(thread), thread.stack_bytes() - crate::sys::memory::PAGE),
-    });
-    runtime::get_or_start().place(thread);
-    Ok(handle)
+    builder.make()
 }
+
+/// # Safety
+/// 1. `place` is on the stack of `thread`, which has not started, with room and alignment for it.
+unsafe fn prepare(thread: &'static Control, place: *mut u8, packet: Packet) {
+    // SAFETY: by 1.
+    unsafe { place.cast::<Packet>().write(packet) };
+    thread.context.set(Context::entry(place, enter, ptr::from_ref(thread).cast_mut().cast()));
+}
+
+/// What a packet takes at the top of a stack, which stays aligned by it.
+const PACKET_BYTES: usize = 64;
 
 fn usable_from(thread: &Control) -> *mut u8 {
     thread.stack.get().wrapping_add(crate::sys::memory::PAGE)

@@ -411,3 +411,29 @@ fn small_stacks_have_what_was_asked_for() {
     let thread = Builder::new().full().stack_size(16 << 10).spawn(|| deep(12)).unwrap();
     assert_eq!(thread.join().unwrap(), 0);
 }
+
+#[test]
+fn a_stack_that_is_used_again_starts_with_new_storage() {
+    need_full!();
+    std::thread_local! {
+        static LIST: RefCell<[u64; 40]> = const { RefCell::new([7; 40]) };
+    }
+    let mut seen = std::collections::HashMap::new();
+    for round in 0..200 {
+        let handle = full(move || {
+            assert_eq!(NUMBER.get(), 5);
+            LIST.with_borrow_mut(|list| {
+                assert!(list.iter().all(|&number| number == 7), "{list:?}");
+                list.fill(round);
+            });
+            assert_eq!(errno(), 0);
+            set_errno(3);
+            NUMBER.set(9);
+            // SAFETY: any thread may ask who it is.
+            unsafe { libc::pthread_self() as usize }
+        });
+        *seen.entry(handle.join().unwrap()).or_insert(0) += 1;
+    }
+    let is_native = std::env::var("HEDDLE_BACKEND").as_deref() == Ok("native");
+    assert!(is_native || seen.values().any(|&times| times > 1), "no storage was used again");
+}

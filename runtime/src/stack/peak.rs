@@ -71,9 +71,15 @@ fn begin_role(thread: &'static Control, number: u16) {
 
 /// Makes `thread`, which is being made, one that is measured.
 pub(crate) fn clean(thread: &'static Control) {
-    let bytes = CLASS_BYTES[thread.class.get() as usize];
+    // The top's own page stays: a block of thread-local storage may be in it.
+    let low = thread.stack.get().wrapping_add(PAGE);
+    let used = thread.stack_top() as usize - low as usize;
+    let below = used / PAGE * PAGE;
     // SAFETY: the stack is this new thread's, nothing is on it yet; the guard page stays out.
-    unsafe { memory::discard(thread.stack.get().add(PAGE), bytes - PAGE) };
+    unsafe {
+        memory::discard(low, below);
+        low.add(below).write_bytes(0, used - below);
+    }
     thread.flags.set(thread.flags.get() | MEASURED);
 }
 

@@ -194,6 +194,7 @@ pub(crate) fn decay() -> bool {
         }
         let cleaned = List::new();
         while let Some(control) = cold.pop() {
+            control.discard_kept_tls();
             let low = control.stack.get().wrapping_add(PAGE);
             // SAFETY: the stack of a pooled slot, above its guard page: nobody uses it.
             unsafe { memory::discard(low, CLASS_BYTES[class] - PAGE) };

@@ -253,6 +253,10 @@ impl Builder {
         let created_ns = here.as_ref().map_or_else(clock::now_ns, |here| here.now.get());
         drop(here);
         sanitizer::reuse(thread.stack.get(), thread.stack_bytes());
+        if block_bytes == 0 {
+            thread.discard_kept_tls();
+        }
+        let is_kept = thread.has_kept_tls();
         thread.reset(if full { Kind::Full } else { Kind::Light }, 2);
         thread.priority.store(priority, Relaxed);
         thread.base_priority.store(priority, Relaxed);
@@ -261,13 +265,16 @@ impl Builder {
         if self.hibernate {
             thread.flags.set(HIBERNATES);
         }
+        if block_bytes != 0 {
+            thread.set_own_tls();
+        }
         match self.known {
             Some(known) if known.measured => stack::peak::clean(thread),
             Some(_) => {}
             None => stack::peak::begin(thread, role),
         }
         if block_bytes != 0 {
-            give_block(thread)?;
+            give_block(thread, is_kept)?;
         }
         let record = thread.record();
         record.publish(&Fields {
@@ -378,13 +385,14 @@ impl Builder {
 /// Makes the block of thread-local storage of a full thread that is being made; without memory
 /// the slot is given back.
 #[cold]
-fn give_block(thread: &'static Control) -> io::Result<()> {
-    thread.set_own_tls();
+fn give_block(thread: &'static Control, is_kept: bool) -> io::Result<()> {
+    // The C library's lock of its list of libraries is not for a thread that does not run.
+    let _pin = full::pin();
     let low = thread.stack.get().wrapping_add(memory::PAGE);
     let seen = libc_tls::Stack { low, bytes: thread.stack_usable() };
     // SAFETY: the top of the new thread's stack, which has room for a block: the size class was
     // chosen so.
-    let made = unsafe { libc_tls::prepare(thread.thread_pointer(), &seen, thread.slot()) };
+    let made = unsafe { libc_tls::prepare(thread.thread_pointer(), &seen, thread.slot(), is_kept) };
     match made {
         // SAFETY: prepared just now.
         Ok(()) => unsafe { full::introduce(thread.thread_pointer(), thread) },

@@ -13,7 +13,7 @@ use heddle_record::State;
 
 use super::{Post, Worker};
 use crate::arch::{self, Context};
-use crate::control::{Control, DROWSY, HIBERNATED, HIBERNATES, Kind, OWN_TLS};
+use crate::control::{Control, DROWSY, HIBERNATED, HIBERNATES, Kind, OWN_TLS, TLS_KEPT};
 use crate::sys::{clock, libc_tls};
 use crate::{hibernate, sanitizer, sched};
 
@@ -224,7 +224,9 @@ impl Worker {
             Post::Ended(thread) => {
                 if thread.flags.get() & OWN_TLS != 0 {
                     // SAFETY: it has left its stack for good; only here is it looked after.
-                    unsafe { libc_tls::retire(thread.thread_pointer()) };
+                    if unsafe { libc_tls::retire(thread.thread_pointer()) } {
+                        thread.flags.set(thread.flags.get() | TLS_KEPT);
+                    }
                 }
                 sched::release(thread);
             }

@@ -13,6 +13,7 @@
 
 use core::cell::Cell;
 use core::ffi::{c_int, c_void};
+use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::io;
 use std::sync::{Mutex, Once};
@@ -26,10 +27,10 @@ use super::end::UnwindException;
 use super::schedule::Schedule;
 use super::signals::{self, Signals};
 use super::{
-    About, DETACHED, JOINABLE, Own, Pthread, Start, count_in, count_out, debugger, end, fork, free,
-    own, registry,
+    About, DETACHED, JOINABLE, Own, Pthread, Start, count_in, count_out, debugger, end, fork, own,
+    registry,
 };
-use crate::account::{self, Born, Origin};
+use crate::account::{self, Origin};
 use crate::{environment, errno};
 
 mod real {
@@ -122,66 +123,62 @@ unsafe fn create(
     raw::is_native()?;
     let schedule = Schedule::inherited(wanted.is_explicit);
     let planned = account::plan(origin, wanted);
-    let made = Box::into_raw(Box::new(Pthread {
-        state: AtomicU32::new(if wanted.is_detached { DETACHED } else { JOINABLE }),
-        joined_by: AtomicUsize::new(0),
-        start,
-        argument,
-        about: Mutex::new(About::new(wanted, schedule)),
-        slot: AtomicU32::new(0),
-        signals: Signals::new(crate::calls::mask::own()),
-        own: Own {
-            result: Cell::new(core::ptr::null_mut()),
-            cleanup: Cell::new(core::ptr::null_mut()),
-            base: Cell::new(0),
-            exception: Cell::new(UnwindException::default()),
-            asynchronous: AtomicBool::new(false),
-        },
-        born: Cell::new(Born::default()),
-    }));
     let mut builder = Builder::new().full().stack_size(planned.stack_bytes).group(planned.group);
     builder = builder.known(planned.known);
     if let Some(priority) = schedule.critical().or(planned.priority) {
         builder = builder.priority(priority);
     }
     let living = count_in();
-    // SAFETY: the start function may run there; `know` sees the thread before it does, and `made`
-    // is the thread's from then on.
-    let started = unsafe {
-        raw::spawn_known(builder, run, made.cast(), |thread| {
-            // SAFETY: it can't run yet.
-            debugger::learn(thread.thread_pointer as pthread_t, &*made);
-            let about = &mut *(*made).about();
-            about.thread = Some(Thread::clone(thread.thread));
-            registry::enter(raw::slot(thread.thread), &*made);
-            about.stack = (thread.stack.0 as usize, thread.stack.1);
-            let name = thread.thread_pointer as pthread_t;
-            own::set(own::words_of(name), made, planned.kind);
-            (*made).born.set(account::created(&planned, thread.stack.1, living));
+    let describe = |made: raw::Made, me: *const Pthread| {
+        raw::detach(&made.thread);
+        let name = made.thread_pointer as pthread_t;
+        // SAFETY: the thread can't run yet; the caller's place.
+        unsafe {
+            own::set(own::words_of(name), me, planned.kind);
             place.write(name);
-        })
+        }
+        Pthread {
+            state: AtomicU32::new(if wanted.is_detached { DETACHED } else { JOINABLE }),
+            joined_by: AtomicUsize::new(0),
+            slot: AtomicU32::new(raw::slot(&made.thread)),
+            signals: Signals::new(crate::calls::mask::own()),
+            start,
+            argument,
+            about: Mutex::new(About::new(wanted, schedule, made.thread, made.stack)),
+            own: Own {
+                result: Cell::new(core::ptr::null_mut()),
+                cleanup: Cell::new(core::ptr::null_mut()),
+                base: Cell::new(0),
+                exception: Cell::new(UnwindException::default()),
+                asynchronous: AtomicBool::new(false),
+            },
+            born: Cell::new(account::created(&planned, made.stack.1, living)),
+        }
     };
-    match started {
-        Ok(thread) => {
-            raw::detach(&thread);
-            Ok(())
-        }
-        Err(error) => {
-            count_out();
-            account::failed(&planned);
-            // SAFETY: no thread has it.
-            unsafe { free(made) };
-            Err(error)
-        }
+    let introduce = |made: &Pthread| {
+        registry::enter(made.slot.load(Relaxed), made);
+        debugger::learn(made);
+    };
+    // SAFETY: the start function may run there, with what describes the thread.
+    let started = unsafe { raw::spawn_described(builder, run, describe, introduce) };
+    if started.is_err() {
+        count_out();
+        account::failed(&planned);
     }
+    started
 }
 
 impl About {
-    fn new(wanted: &Wanted, schedule: Schedule) -> Self {
+    fn new(
+        wanted: &Wanted,
+        schedule: Schedule,
+        thread: Thread,
+        (low, bytes): (*mut u8, usize),
+    ) -> Self {
         About {
-            thread: None,
+            thread: Some(thread),
             name: super::identity::inherited_name(),
-            stack: (0, 0),
+            stack: (low as usize, bytes),
             guard_bytes: wanted.guard_bytes,
             schedule,
             processors: None,
@@ -191,7 +188,7 @@ impl About {
 
 /// First function of a full thread.
 unsafe extern "C-unwind" fn run(argument: *mut u8) {
-    // SAFETY: `create` passed it; it lives until this thread ends.
+    // SAFETY: it is what `create` described; it lives until this thread ends.
     let me: &'static Pthread = unsafe { &*argument.cast_const().cast() };
     call_start(me);
     end::end(me)

@@ -8,8 +8,6 @@ use core::mem::offset_of;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 
-use libc::pthread_t;
-
 use super::{Pthread, own};
 
 /// See the file's head.
@@ -33,13 +31,13 @@ static heddle_user_debugger: Debugger = Debugger {
 };
 
 /// Notes where things are, by a thread that can't run yet.
-pub fn learn(thread: pthread_t, it: &Pthread) {
+pub fn learn(it: &Pthread) {
     if heddle_user_debugger.name.load(Relaxed) != 0 {
         return;
     }
     let name = it.about().name.as_ptr() as usize;
-    let words = own::words_of(thread) as usize + offset_of!(own::Own, thread);
-    heddle_user_debugger.distance.store(words.wrapping_sub(thread as usize), Relaxed);
+    let distance = own::distance().wrapping_add(offset_of!(own::Own, thread));
+    heddle_user_debugger.distance.store(distance, Relaxed);
     heddle_user_debugger.start.store(offset_of!(Pthread, start), Relaxed);
     heddle_user_debugger.name.store(name - core::ptr::from_ref(it) as usize, Relaxed);
 }

@@ -18,15 +18,15 @@
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use std::sync::OnceLock;
 
 use heddle::raw;
 use rustix::thread::futex::{self, Flags};
 
 use super::{
-    DETACHED, ENDED, JOINABLE, LIVE, Pthread, cleanup, count_out, fork, free, own, registry,
-    signals, this,
+    AWAITED, DETACHED, ENDED, JOINABLE, LIVE, Pthread, cleanup, count_out, fork, free, own,
+    registry, signals, this,
 };
 use crate::real;
 
@@ -178,11 +178,12 @@ unsafe extern "C" fn at_the_end_of_main(round: *mut c_void) {
         return set_round(KEY.get().copied().flatten(), round.addr() + 1);
     }
     // In the kernel, not in the lot: by now the runtime has let go of this thread.
-    // ORDER: Acquire pairs with `count_out`.
-    let mut live = LIVE.load(Acquire);
+    // ORDER: SeqCst pairs with `count_out`: the flag before the count.
+    AWAITED.store(true, SeqCst);
+    let mut live = LIVE.load(SeqCst);
     while live != 0 {
         let _ = futex::wait(&LIVE, Flags::PRIVATE, live, None);
-        live = LIVE.load(Acquire);
+        live = LIVE.load(SeqCst);
     }
     std::process::exit(0);
 }

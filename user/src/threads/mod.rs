@@ -6,8 +6,8 @@
 //!
 //! Invariants:
 //! 1. A [`Pthread`] exists from before its thread can run until it has ended and has been joined
-//!    or detached; it holds a handle of the runtime's thread, so the memory that its `pthread_t`
-//!    names stays as long.
+//!    or detached; it holds a handle of the runtime's thread, so its own memory, at the top of the
+//!    thread's stack, and that which its `pthread_t` names stay as long.
 //! 2. `state` goes from `JOINABLE` to `DETACHED` or `ENDED`, once. Who finds the other one there
 //!    frees it: the thread itself when it is detached, else whoever joins or detaches it.
 
@@ -30,7 +30,7 @@ pub mod signals;
 use core::cell::Cell;
 use core::ffi::c_void;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -161,8 +161,15 @@ impl Pthread {
 /// # Safety
 /// 1. The caller is the one whom invariant 2 names.
 unsafe fn free(thread: *const Pthread) {
-    // SAFETY: `create` made it from a box; by 1 this is the only time.
-    drop(unsafe { Box::from_raw(thread.cast_mut()) });
+    let thread = thread.cast_mut();
+    // SAFETY: by 1 this is the only time. It lies on the thread's stack, which stays for as long
+    // as the handle does.
+    unsafe {
+        let about = (*thread).about.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let handle = about.thread.take();
+        core::ptr::drop_in_place(thread);
+        drop(handle);
+    }
 }
 
 /// The full thread that `thread` names; `None` when it is a kernel thread.
@@ -223,6 +230,8 @@ pub fn is_running() -> bool {
 
 /// Full threads that have not ended; the main thread may wait for this word at its end.
 static LIVE: AtomicU32 = AtomicU32::new(0);
+/// Whether it does, or is about to.
+static AWAITED: AtomicBool = AtomicBool::new(false);
 
 /// How many there are with it.
 fn count_in() -> u32 {
@@ -230,8 +239,9 @@ fn count_in() -> u32 {
 }
 
 fn count_out() {
-    // ORDER: Release publishes what the thread did to the process's end.
-    if LIVE.fetch_sub(1, AcqRel) == 1 {
+    // ORDER: Release publishes what the thread did to the process's end. SeqCst: either the flag is
+    // seen here, or the count by who has set it (`end.rs`).
+    if LIVE.fetch_sub(1, SeqCst) == 1 && AWAITED.load(SeqCst) {
         let _ = futex::wake(&LIVE, Flags::PRIVATE, 1);
     }
 }

@@ -36,7 +36,7 @@ fn words() -> *mut Own {
 }
 
 /// How far the words are from the thread pointer.
-fn distance() -> usize {
+pub fn distance() -> usize {
     // SAFETY: any thread may ask who it is.
     let own = unsafe { libc::pthread_self() } as usize;
     (words() as usize).wrapping_sub(own)

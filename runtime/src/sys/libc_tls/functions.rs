@@ -6,6 +6,7 @@
 use std::ffi::{CStr, c_void};
 use std::mem::transmute;
 
+use super::kept::Init;
 use super::keys::Key;
 
 type Allocate = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
@@ -22,6 +23,8 @@ pub(super) struct Functions {
     pub allocate_tls: Allocate,
     /// Frees what the block's dtv names; with `true` the block as well.
     pub deallocate_tls: Deallocate,
+    /// Not everywhere.
+    pub init_tls: Option<Init>,
     static_info: Info,
     /// Points the calling thread's character tables to its locale.
     pub ctype_init: Plain,
@@ -75,6 +78,8 @@ impl Functions {
             Ok(Functions {
                 allocate_tls: transmute::<Address, Allocate>(needed(c"_dl_allocate_tls")?),
                 deallocate_tls: transmute::<Address, Deallocate>(needed(c"_dl_deallocate_tls")?),
+                init_tls: address(c"_dl_allocate_tls_init")
+                    .map(|address| transmute::<Address, Init>(address)),
                 static_info: transmute::<Address, Info>(needed(c"_dl_get_tls_static_info")?),
                 ctype_init: transmute::<Address, Plain>(needed(c"__ctype_init")?),
                 call_tls_dtors: transmute::<Address, Plain>(needed(c"__call_tls_dtors")?),

@@ -80,13 +80,15 @@ unsafe fn run_block(specific: *mut u8, keys: *const Key, first: usize) -> bool {
         // SAFETY: by the caller's promise; the value is taken out before foreign code runs, which
         // may set it again, or delete the key.
         unsafe {
+            // The library's table first: who made the thread has written to its values, far away.
+            let key = keys.add(number).read_volatile();
+            let Some(destructor) = key.destructor else { continue };
             let value = value(specific, number);
             if (*value).data.is_null() {
                 continue;
             }
             let data = ptr::replace(&raw mut (*value).data, ptr::null_mut());
-            let key = keys.add(number).read_volatile();
-            if let Some(destructor) = key.destructor.filter(|_| key.sequence == (*value).sequence) {
+            if key.sequence == (*value).sequence {
                 any = true;
                 destructor(data);
             }

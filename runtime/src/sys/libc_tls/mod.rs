@@ -14,7 +14,7 @@
 //! | field | value | who reads it |
 //! |---|---|---|
 //! | tcb, self | the thread pointer | `pthread_self`, every access to TLS |
-//! | dtv | by `_dl_allocate_tls` | `__tls_get_addr` |
+//! | dtv | by `_dl_allocate_tls`, or as it was | `__tls_get_addr` |
 //! | multiple_threads, stack and pointer guard | as in every thread | locks, canaries, `setjmp` |
 //! | tid | a number above all kernel thread ids, the thread's own | recursive mutexes |
 //! | robust list head | empty | robust mutexes |
@@ -27,7 +27,7 @@
 //! (`__resp`), and what malloc keeps per thread (see [`heap`]).
 //!
 //! Invariant: a block is used from [`prepare`] until [`retire`], which runs on another stack, and
-//! whoever runs on it has its thread pointer.
+//! whoever runs on it has its thread pointer. Then it is kept with its stack (see [`kept`]).
 //!
 //! Not done: a block is not in glibc's lists of stacks. So a library that is loaded later with
 //! initial-exec TLS finds zeros instead of its initial values in full threads that exist by then;
@@ -38,6 +38,7 @@
 
 mod functions;
 mod heap;
+mod kept;
 mod keys;
 mod probe;
 
@@ -62,6 +63,8 @@ const LINE: usize = 64;
 pub(crate) struct Library {
     functions: Functions,
     fields: Fields,
+    /// What makes a block new that was kept; `None` = none is.
+    init: Option<kept::Init>,
     /// Bytes of a block below and from its thread pointer on; multiples of [`LINE`].
     below: usize,
     above: usize,
@@ -116,7 +119,8 @@ impl Library {
         fields.check(below, above)?;
         ABOVE.store(above, Relaxed);
         OWN.store(fields.own, Relaxed);
-        Ok(Library { functions, fields, below, above })
+        let init = kept::examine(&functions, below, above);
+        Ok(Library { functions, fields, init, below, above })
     }
 
     /// Bytes of a block.
@@ -125,20 +129,31 @@ impl Library {
     }
 }
 
-/// Makes the block around the thread pointer `tls`.
+/// Makes the block around the thread pointer `tls`; `is_kept`: [`retire`] has kept one there.
 ///
 /// # Safety
 /// 1. `[tls - below, tls + above)` is writable memory that nobody else uses until [`retire`].
 /// 2. `tls` is a multiple of 64.
-pub(crate) unsafe fn prepare(tls: *mut u8, stack: &Stack, number: u32) -> io::Result<()> {
+/// 3. A block that was kept has not been touched since.
+pub(crate) unsafe fn prepare(
+    tls: *mut u8,
+    stack: &Stack,
+    number: u32,
+    is_kept: bool,
+) -> io::Result<()> {
     let library = examined();
     let (functions, fields) = (&library.functions, &library.fields);
-    // SAFETY: by 1 and 2: all fields were checked to lie inside the block.
+    let init = library.init.filter(|_| is_kept);
+    // SAFETY: by 1 and 2: all fields were checked to lie inside the block. By 3.
     unsafe {
-        tls.sub(library.below).write_bytes(0, library.block_bytes());
-        if (functions.allocate_tls)(tls.cast::<c_void>()).is_null() {
-            let text = "out of memory for thread-local storage";
-            return Err(io::Error::new(io::ErrorKind::OutOfMemory, text));
+        if let Some(init) = init {
+            kept::renew(init, tls, library.below, library.above);
+        } else {
+            tls.sub(library.below).write_bytes(0, library.block_bytes());
+            if (functions.allocate_tls)(tls.cast::<c_void>()).is_null() {
+                let text = "out of memory for thread-local storage";
+                return Err(io::Error::new(io::ErrorKind::OutOfMemory, text));
+            }
         }
         fields.fill(functions.pthread_of(tls), stack, TID_FIRST + number);
         fields.fill_libraries(tls, functions.pthread_of(tls));
@@ -188,16 +203,30 @@ pub(crate) fn run_destructors() {
     }
 }
 
-/// Gives back what the C library holds for a block whose thread has ended.
+/// Gives back what the C library holds for a block whose thread has ended; true: it is kept for
+/// the next thread on this stack, which [`prepare`]s it, or [`discard`]s it to use its memory.
 ///
 /// # Safety
 /// 1. `tls` was prepared, its thread has left its stack for good, and this is the only call.
-pub(crate) unsafe fn retire(tls: *mut u8) {
+pub(crate) unsafe fn retire(tls: *mut u8) -> bool {
     let library = examined();
     // SAFETY: by 1. The blocks of keys beyond the first are the allocator's.
     unsafe {
         heap::take(tls, &library.fields.heap);
         keys::free_blocks(library.functions.pthread_of(tls).add(library.fields.specific));
-        (library.functions.deallocate_tls)(tls.cast::<c_void>(), false);
+        if library.init.is_some() && kept::is_static(tls) {
+            return true;
+        }
+        discard(tls);
     }
+    false
+}
+
+/// Gives back what is left of a block that was kept.
+///
+/// # Safety
+/// 1. [`retire`] has kept the block at `tls`, nobody has used it since, and this is the only call.
+pub(crate) unsafe fn discard(tls: *mut u8) {
+    // SAFETY: by 1.
+    unsafe { (examined().functions.deallocate_tls)(tls.cast::<c_void>(), false) };
 }
