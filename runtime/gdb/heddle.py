@@ -29,7 +29,8 @@ VERSION = 1
 WORDS = [
     "version", "slab", "slots_made", "table", "chunks", "chunk_nodes", "node_bytes", "node_address",
     "above", "trampoline", "control_bytes", "control_worker", "control_stack", "control_flags",
-    "control_kind", "control_class", "control_wait", "control_deadline", "control_prev",
+    "control_kind", "control_class", "control_wait", "control_deadline",
+    "control_references", "control_prev",
     "worker_current", "worker_tid", "worker_index", "colours", "line",
 ]
 CLASSES = 6
@@ -121,7 +122,8 @@ class Layout:
         blocks = read(slab, made * self.control_bytes) if slab else None
         for slot in range(made if blocks else 0):
             control = blocks[slot * self.control_bytes:(slot + 1) * self.control_bytes]
-            if control[self.control_kind]:
+            references = control[self.control_references:self.control_references + 4]
+            if control[self.control_kind] and number(references):
                 yield Thread(self, slot, slab + slot * self.control_bytes, control)
 
 

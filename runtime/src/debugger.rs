@@ -46,6 +46,8 @@ pub(crate) struct Debugger {
     control_class: usize,
     control_wait: usize,
     control_deadline: usize,
+    /// 32 bits; 0 = the slot is in a pool.
+    control_references: usize,
     /// While it joins: whom.
     control_prev: usize,
     worker_current: usize,
@@ -83,6 +85,7 @@ static heddle_debugger: Debugger = Debugger {
     control_class: offset_of!(Control, class),
     control_wait: offset_of!(Control, wait),
     control_deadline: offset_of!(Control, deadline),
+    control_references: offset_of!(Control, references),
     control_prev: offset_of!(Control, prev),
     worker_current: offset_of!(Worker, current),
     worker_tid: offset_of!(Worker, tid),

@@ -18,8 +18,10 @@
 //! A thread may be left anywhere but while it is pinned (`full.rs`), while it publishes a wait or
 //! is in one (its [`WaitKind`]), in the text that a library has named as the runtime's
 //! ([`guard_text`]), and on another stack than its own: one for signals, or one that the program
-//! switched to. Whatever else it was interrupted in, the allocator included, is its own or shared
-//! by locks, and who waits for such a lock in the kernel is compensated for.
+//! switched to. Whatever else it was interrupted in is its own or shared by locks, and who waits
+//! for such a lock in the kernel is compensated for. What compensation needs itself, the table's
+//! locks and the allocator's, nobody is left with: `table.rs` pins, and the library for unmodified
+//! programs guards the C library's text.
 //!
 //! The signal is SIGURG. Its default is to be ignored, so one that comes when no handler is there,
 //! or not any more, harms nobody; programs that use it expect it without a reason; the C library
@@ -48,9 +50,9 @@ pub(crate) const SIGNAL: i32 = libc::SIGURG;
 /// Bytes of stack that the handler and what it calls use besides the kernel's frame.
 const HANDLER_BYTES: usize = 4 << 10;
 
-/// Text inside which no thread is left.
-static GUARDED_LOW: AtomicUsize = AtomicUsize::new(0);
-static GUARDED_HIGH: AtomicUsize = AtomicUsize::new(0);
+/// Texts inside which no thread is left: from and to; none where the end is 0.
+static GUARDED: [(AtomicUsize, AtomicUsize); 4] =
+    [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; 4];
 
 /// Why there is no preemption here, if so.
 pub(crate) fn missing() -> Option<&'static str> {
@@ -75,11 +77,18 @@ pub(crate) fn stack_bytes() -> usize {
     signals::frame_bytes() + HANDLER_BYTES
 }
 
-/// Lets no thread be left while it is in `[low, high)`.
+/// Lets no thread be left while it is in `[low, high)`. One kernel thread at a time calls it; those
+/// of more than four calls are not guarded.
 pub fn guard_text(low: usize, high: usize) {
-    GUARDED_LOW.store(low, Relaxed);
+    let Some((start, end)) = GUARDED.iter().find(|(_, end)| end.load(Relaxed) == 0) else { return };
+    start.store(low, Relaxed);
     // ORDER: Release, so that who sees the end sees the beginning.
-    GUARDED_HIGH.store(high, Release);
+    end.store(high, Release);
+}
+
+fn is_guarded(ip: usize) -> bool {
+    // ORDER: pairs with the Release in `guard_text`.
+    GUARDED.iter().any(|(low, high)| ip < high.load(Acquire) && ip >= low.load(Relaxed))
 }
 
 /// Asks the kernel thread `tid` to leave the thread that it runs.
@@ -138,9 +147,7 @@ fn yield_here(me: &'static Control) {
 /// The thread that was interrupted, if it may be left there; see the file's head.
 fn may_leave(interrupted: &Interrupted) -> Option<&'static Control> {
     let me = full::me()?;
-    let ip = interrupted.ip();
-    // ORDER: pairs with the Release in `guard_text`.
-    let guarded = ip < GUARDED_HIGH.load(Acquire) && ip >= GUARDED_LOW.load(Relaxed);
+    let guarded = is_guarded(interrupted.ip());
     let stack = me.stack.get() as usize;
     let on_own_stack = (stack..stack + me.stack_bytes()).contains(&interrupted.sp());
     let may = !full::is_pinned() && me.wait.get() == WaitKind::None && !guarded && on_own_stack;

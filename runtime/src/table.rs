@@ -1,6 +1,9 @@
 //! The process's table of records: made once, written through a cached base address.
 //!
-//! Invariant: after [`create`] the base never changes and every slot of the slab has its record.
+//! Invariants:
+//! 1. After [`create`] the base never changes and every slot of the slab has its record.
+//! 2. Whoever takes the table's locks is pinned: making a worker takes them too, so a full thread
+//!    that was preempted with one could block every worker and the one that would replace them.
 
 use core::ptr;
 use core::sync::atomic::AtomicPtr;
@@ -58,6 +61,7 @@ pub(crate) fn record(slot: u32) -> &'static Record {
 ///
 /// Fails when the table is full or shared memory is refused: then they must not be used.
 pub(crate) fn set_high_water(count: u32) -> std::io::Result<()> {
+    let _pin = crate::full::pin();
     match TABLE.get() {
         Some(table) => table.set_high_water(count).map_err(std::io::Error::other),
         None => Ok(()),
@@ -66,14 +70,13 @@ pub(crate) fn set_high_water(count: u32) -> std::io::Result<()> {
 
 /// The text's id, 0 when the table has no room for it.
 pub(crate) fn intern(text: &str) -> u32 {
-    // New workers need the lock of texts: its holder must not be left behind them in a queue.
     let _pin = crate::full::pin();
     TABLE.get().map_or(0, |table| table.intern(text))
 }
 
 /// The role's number, 0 when the table has no room for it.
 pub(crate) fn intern_role(role: &str) -> u16 {
-    let _pin = crate::full::pin(); // as above
+    let _pin = crate::full::pin();
     TABLE.get().map_or(0, |table| table.intern_role(role))
 }
 

@@ -24,10 +24,35 @@ pub fn workers() -> Option<usize> {
     Some(WORKERS.load(Relaxed)).filter(|&count| count != 0)
 }
 
-/// Where this library's code lies. It is not left in the middle: it holds locks of its own, as the
-/// runtime does that is part of it.
+// SAFETY: the loader's function, whose address alone is used.
+unsafe extern "C" {
+    fn __tls_get_addr();
+}
+
+/// Where the code lies in whose middle no thread is left: this library's, for it holds locks of its
+/// own, as the runtime does that is part of it; the C library's and the loader's, for their locks
+/// (the allocator's above all) are needed to make the worker that replaces a blocked one.
+pub fn guarded_texts() -> impl Iterator<Item = (usize, usize)> {
+    let own = OWN as usize;
+    let addresses = [
+        own,
+        libc::gnu_get_libc_version as *const () as usize,
+        __tls_get_addr as *const () as usize,
+    ];
+    addresses.into_iter().filter_map(text_of)
+}
+
+/// A function of this library.
+const OWN: fn() -> Option<(usize, usize)> = own_text;
+
+/// Where this library's code lies.
 pub fn own_text() -> Option<(usize, usize)> {
-    let mut search = (own_text as fn() -> Option<(usize, usize)> as usize, None);
+    text_of(OWN as usize)
+}
+
+/// The bounds of the segment that has this address.
+fn text_of(address: usize) -> Option<(usize, usize)> {
+    let mut search = (address, None);
     // SAFETY: the callback gets what it expects.
     unsafe { libc::dl_iterate_phdr(Some(find_text), (&raw mut search).cast()) };
     search.1

@@ -8,18 +8,14 @@
 mod common;
 
 use std::fs;
-use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
-use common::{Ended, TIME_LIMIT, can_run, folder, output, run, text};
+use common::{TIME_LIMIT, ask, can_run, folder, free_port, output, python, run, serve, text};
 
 #[test]
 fn threads_of_python_compute() {
-    if !can_run(&["python3"]) {
-        return;
-    }
+    let Some(python) = python() else { return };
     let script = "
 import threading, queue
 q, out = queue.Queue(), queue.Queue()
@@ -32,8 +28,9 @@ for n in range(1000): q.put(n)
 for t in threads: q.put(None)
 for t in threads: t.join()
 print(sum(out.get() for _ in range(1000)))";
-    let output = output(run(&["python3", "-c", script]));
+    let output = output(run(&[&python, "-c", script]));
     assert!(output.status.success(), "{output:?}");
+    assert!(!text(&output.stderr).contains("kernel threads"), "{}", text(&output.stderr));
     assert_eq!(text(&output.stdout), "332833500\n");
 }
 
@@ -77,33 +74,6 @@ fn a_program_that_cannot_says_why_and_runs() {
     let said = text(&output.stderr);
     assert!(said.contains("threads are kernel threads: "), "{said}");
     fs::remove_dir_all(folder).expect("ours");
-}
-
-/// Starts a server under the command and waits until it takes connections.
-fn serve(arguments: &[&str], port: u16) -> Ended {
-    let mut command = run(arguments);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let server = Ended(command.spawn().expect("the command starts"));
-    let end = Instant::now() + TIME_LIMIT;
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(Instant::now() < end, "{arguments:?} does not listen");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    server
-}
-
-/// A port that nobody uses now.
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
-    listener.local_addr().expect("its number").port()
-}
-
-/// Sends `text`, and expects `answer`.
-fn ask(stream: &mut TcpStream, text: &str, answer: &str) {
-    stream.write_all(text.as_bytes()).expect("taken");
-    let mut got = vec![0; answer.len()];
-    stream.read_exact(&mut got).expect("an answer");
-    assert_eq!(String::from_utf8_lossy(&got), answer);
 }
 
 /// Twenty clients at once, each with values of its own.

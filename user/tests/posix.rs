@@ -133,6 +133,9 @@ impl Suite {
         compiler.arg(if cxx { "-std=gnu++17" } else { "-std=gnu11" });
         compiler.args(["-O1", "-g", "-Wall", "-Wextra", "-I"]).arg(&include);
         compiler.arg("-I").arg(self.repo.join("capi/include"));
+        if program.name().starts_with("openmp") && has_openmp() {
+            compiler.arg("-fopenmp");
+        }
         compiler.arg(&program.source).arg("-o").arg(&executable).args(["-pthread", "-ldl", "-lm"]);
         succeed(&mut compiler)
     }
@@ -150,6 +153,13 @@ impl Suite {
             Err(error) => Outcome::Fail(error),
         }
     }
+}
+
+/// Whether the C compiler knows OpenMP; a program says by itself that it was built without.
+fn has_openmp() -> bool {
+    let mut asked = Command::new("cc");
+    asked.args(["-fopenmp", "-x", "c", "-fsyntax-only", "/dev/null"]).stderr(Stdio::null());
+    asked.status().is_ok_and(|status| status.success())
 }
 
 fn modified(path: &Path) -> Option<std::time::SystemTime> {

@@ -92,12 +92,9 @@ pub unsafe fn make(
 fn start_runtime() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let own = environment::own_text();
-        if let Some((low, high)) = own {
-            raw::guard_text(low, high);
-        }
+        environment::guarded_texts().for_each(|(low, high)| raw::guard_text(low, high));
         // Before the runtime's table takes the process's name.
-        account::begin(own);
+        account::begin(environment::own_text());
         raw::on_call(signals::answer);
         if let Some(count) = environment::workers() {
             let _ = heddle::Config::new().workers(count).start();

@@ -6,7 +6,8 @@
 #![allow(dead_code)]
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -70,7 +71,13 @@ impl Drop for Ended {
 }
 
 /// The output of a program that ends by itself.
-pub fn output(mut command: Command) -> Output {
+pub fn output(command: Command) -> Output {
+    output_within(command, TIME_LIMIT)
+}
+
+/// As [`output`], of a program that does more than one thing.
+pub fn output_within(mut command: Command, limit: Duration) -> Output {
+    command.process_group(0);
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = Ended(child.spawn().expect("the command starts"));
     let (mut out, mut err) = (child.0.stdout.take().unwrap(), child.0.stderr.take().unwrap());
@@ -80,7 +87,7 @@ pub fn output(mut command: Command) -> Output {
         out.read_to_end(&mut stdout).expect("output");
         (stdout, errors.join().unwrap().expect("errors"))
     });
-    let end = Instant::now() + TIME_LIMIT;
+    let end = Instant::now() + limit;
     let status = loop {
         if let Some(status) = child.0.try_wait().expect("a child") {
             break status;
@@ -102,4 +109,40 @@ pub fn folder(name: &str) -> PathBuf {
     let _ = fs::remove_dir_all(&path);
     fs::create_dir_all(&path).expect("a temporary folder");
     path
+}
+
+/// The Python interpreter itself, which may be behind scripts; says so if there is none.
+pub fn python() -> Option<String> {
+    if !can_run(&["python3"]) {
+        return None;
+    }
+    let asked = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
+    Some(text(&asked.expect("python3").stdout).trim().to_owned())
+}
+
+/// Starts a server under the command and waits until it takes connections.
+pub fn serve(arguments: &[&str], port: u16) -> Ended {
+    let mut command = run(arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let server = Ended(command.spawn().expect("the command starts"));
+    let end = Instant::now() + TIME_LIMIT;
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(Instant::now() < end, "{arguments:?} does not listen");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    server
+}
+
+/// A port that nobody uses now.
+pub fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    listener.local_addr().expect("its number").port()
+}
+
+/// Sends `text`, and expects `answer`.
+pub fn ask(stream: &mut TcpStream, text: &str, answer: &str) {
+    stream.write_all(text.as_bytes()).expect("taken");
+    let mut got = vec![0; answer.len()];
+    stream.read_exact(&mut got).expect("an answer");
+    assert_eq!(String::from_utf8_lossy(&got), answer);
 }

@@ -1,4 +1,5 @@
-//! `cargo xtask ci quick | full`: runs the steps, one after the other, and adds up what they say.
+//! `cargo xtask ci quick | full | nightly`: runs the steps, one after the other, and adds up what
+//! they say.
 //!
 //! Invariant: a step passes, fails or is skipped with a printed reason; nothing is silently left
 //! out. A failed step does not stop the others, so that one run tells everything. The last line
@@ -32,6 +33,8 @@ pub enum Level {
     Quick,
     /// Everything that can run on this machine
     Full,
+    /// What takes hours, and nothing else: programs' own suites
+    Nightly,
 }
 
 /// What became of one step.

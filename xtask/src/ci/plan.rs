@@ -127,6 +127,10 @@ impl Step {
 
 pub fn steps(repo: &Repo, level: Level) -> Vec<Step> {
     let mut planner = Planner { repo, steps: Vec::new() };
+    if level == Level::Nightly {
+        nightly(&mut planner);
+        return planner.steps;
+    }
     quick(&mut planner);
     if level == Level::Full {
         full::add(&mut planner);
@@ -145,4 +149,9 @@ fn quick(planner: &mut Planner) {
     planner.add("clippy", "no warnings", 10, vec![clippy]);
     planner.add("tidy", "the repository's own rules", 10, vec![tidy]);
     planner.add("unit", "unit tests of all crates", 10, vec![unit]);
+}
+
+fn nightly(planner: &mut Planner) {
+    let suites = planner.test("-p heddle-user --test suites").env("HEDDLE_NIGHTLY", "1");
+    planner.add("user-suites", "programs' own tests, natively and on heddle", 60, vec![suites]);
 }

@@ -1,0 +1,20 @@
+//! Programs' own tests and real work, natively and by `heddle run --threads user`: what comes out
+//! is the same.
+//!
+//! `HEDDLE_NIGHTLY=1` (`cargo xtask ci nightly`) runs the long ones too.
+//!
+//! Invariant: a program that is not installed is skipped with its name; every program has a time
+//! limit, and none outlives the run.
+
+#![cfg(target_arch = "x86_64")]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod packers;
+mod python;
+mod servers;
+
+/// Whether the long ones are asked for.
+fn is_nightly() -> bool {
+    std::env::var_os("HEDDLE_NIGHTLY").is_some_and(|value| value != "0")
+}

@@ -1,0 +1,92 @@
+//! Servers with threads of their own: every answer is what it has to be.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+
+use crate::common::{TIME_LIMIT, ask, can_run, folder, free_port, output, serve, text};
+
+const FILES: usize = 20;
+
+fn content(file: usize) -> String {
+    format!("file {file};").repeat(1 + file * 4000)
+}
+
+/// One process, so that its thread pool is not in a forked child.
+fn nginx_conf(folder: &str, port: u16) -> String {
+    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .iter()
+        .map(|kind| format!("{kind}_temp_path {folder}/{kind};\n"))
+        .collect();
+    format!(
+        "daemon off; master_process off; pid {folder}/pid; error_log stderr;\n\
+         thread_pool readers threads=8;\n\
+         events {{ worker_connections 256; }}\n\
+         http {{ access_log off; sendfile off; aio threads=readers;\n{temporary}\
+         server {{ listen 127.0.0.1:{port}; root {folder}/root; }} }}\n"
+    )
+}
+
+fn ask_nginx(port: u16, client: usize) {
+    for round in 0..40 {
+        let file = (client + round) % FILES;
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+        stream.set_read_timeout(Some(TIME_LIMIT)).expect("a timeout");
+        write!(stream, "GET /{file} HTTP/1.0\r\n\r\n").expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a body");
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+        assert!(body == content(file), "file {file} is not what was written");
+    }
+}
+
+#[test]
+fn nginx_serves_files_from_its_thread_pool() {
+    if !can_run(&["nginx"]) {
+        return;
+    }
+    let version = Command::new("nginx").arg("-V").output().expect("nginx");
+    if !text(&version.stderr).contains("--with-threads") {
+        return println!("skip: this nginx was built without threads");
+    }
+    let folder = folder("nginx");
+    let place = folder.to_str().expect("a name");
+    fs::create_dir_all(folder.join("root")).expect("a folder");
+    for file in 0..FILES {
+        fs::write(folder.join("root").join(file.to_string()), content(file)).expect("a file");
+    }
+    let port = free_port();
+    let conf = folder.join("nginx.conf");
+    fs::write(&conf, nginx_conf(place, port)).expect("a configuration");
+    let server = serve(&["nginx", "-p", place, "-c", conf.to_str().expect("a name")], port);
+    std::thread::scope(|scope| {
+        for client in 0..8 {
+            scope.spawn(move || ask_nginx(port, client));
+        }
+    });
+    drop(server);
+    fs::remove_dir_all(folder).expect("ours");
+}
+
+#[test]
+fn redis_counts_what_its_benchmark_sends() {
+    if !can_run(&["redis-server", "redis-benchmark"]) {
+        return;
+    }
+    let (port, folder) = (free_port().to_string(), folder("redis-benchmark"));
+    let place = folder.to_str().expect("a name");
+    let words = ["redis-server", "--port", &port, "--bind", "127.0.0.1", "--save", "", "--dir"];
+    let threads = ["--io-threads", "2", "--io-threads-do-reads", "yes"];
+    let number = port.parse().expect("a number");
+    let _server = serve(&[&words[..], &[place], &threads].concat(), number);
+    let mut load = Command::new("redis-benchmark");
+    load.args(["-p", &port, "-n", "3000", "-c", "50", "-P", "4", "-q", "-t", "set,incr"]);
+    let load = output(load);
+    assert!(load.status.success(), "{}", text(&load.stderr));
+    let mut stream = TcpStream::connect(("127.0.0.1", number)).expect("a connection");
+    stream.set_read_timeout(Some(TIME_LIMIT)).expect("a timeout");
+    ask(&mut stream, "GET counter:__rand_int__\r\n", "$4\r\n3000\r\n");
+    fs::remove_dir_all(folder).expect("ours");
+}
