@@ -27,8 +27,8 @@
 /* glibc keeps this much of an ended thread's stack (16 KiB, and less than a page), and returns
  * what lies below to the kernel. */
 #define KEPT_MAX (24u << 10)
-/* What a thread of a shorter life used may be overlooked: to ask would cost more than a hundredth
- * of it. */
+/* To ask what a thread of a shorter life used would cost more than a hundredth of it: it is taken
+ * to have run all the while. */
 #define SHORT_LIFE_NS 20000u
 /* What libc's last steps may use of the stack after our last look. */
 #define LAST_STEPS_BYTES 1024u
@@ -69,6 +69,7 @@ static void thread_begins(struct thread *thread)
 
 	current_thread = thread;
 	store(&thread->handle, pthread_self());
+	thread->began_ns = now_ns();
 	stack_locate(thread);
 	tid = stack_tid();
 	lock_take(&thread->lock);
@@ -138,6 +139,7 @@ static uint64_t exact_cpu_ns(void)
 
 static void read_account(const struct thread *thread, struct account *account)
 {
+	const uint64_t life_ns = now_ns() - thread->began_ns;
 	struct rusage usage;
 	int error = errno;
 
@@ -146,8 +148,8 @@ static void read_account(const struct thread *thread, struct account *account)
 		account->cpu_ns = ns_of(usage.ru_utime) + ns_of(usage.ru_stime);
 		account->switches = saturate((uint64_t)usage.ru_nvcsw + (uint64_t)usage.ru_nivcsw);
 		account->faulted = usage.ru_minflt + usage.ru_majflt != 0;
-		if (now_ns() - thread->created_ns > SHORT_LIFE_NS)
-			account->cpu_ns = max_u64(account->cpu_ns, exact_cpu_ns());
+		account->cpu_ns =
+			max_u64(account->cpu_ns, life_ns > SHORT_LIFE_NS ? exact_cpu_ns() : life_ns);
 	}
 	errno = error;
 }

@@ -108,6 +108,7 @@ struct thread {
 	void *signal_stack;  /* on its own stack, above the entry; 0 none */
 	size_t signal_bytes; /* its size, if there is to be one */
 	uint64_t created_ns;
+	uint64_t began_ns; /* when it ran first */
 	size_t stack_asked;
 	size_t stack_given;
 	uint32_t slot;
