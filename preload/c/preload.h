@@ -67,10 +67,9 @@ bool lock_take_briefly(struct lock *lock);
 
 static inline bool lock_try(struct lock *lock)
 {
-	uint32_t free_word = 0;
+	uint32_t none = 0;
 
-	return __atomic_compare_exchange_n(&lock->word, &free_word, 1, false, __ATOMIC_ACQUIRE,
-					   __ATOMIC_RELAXED);
+	return __atomic_compare_exchange_n(&lock->word, &none, 1, false, __ATOMIC_ACQUIRE, 0);
 }
 
 static inline void lock_take(struct lock *lock)

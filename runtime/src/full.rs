@@ -112,7 +112,7 @@ pub(crate) fn me() -> Option<&'static Control> {
 }
 
 /// Whether the calling thread is pinned.
-pub(crate) fn is_pinned() -> bool {
+pub fn is_pinned() -> bool {
     OWN.with(|own| own.pins.get() != 0)
 }
 

@@ -286,7 +286,7 @@ pub fn cancelled_error() -> io::Error {
 /// Keeps the calling full thread where it is while the pin lives: it is not preempted. It must be
 /// dropped by the thread that made it. For code that holds a lock that the scheduler's contexts
 /// need, too.
-pub use crate::full::{Pin, pin};
+pub use crate::full::{Pin, is_pinned, pin};
 
 pub use crate::later::when_unpinned;
 

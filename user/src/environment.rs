@@ -31,15 +31,17 @@ unsafe extern "C" {
 
 /// Where the code lies in whose middle no thread is left: this library's, for it holds locks of its
 /// own, as the runtime does that is part of it; the C library's and the loader's, for their locks
-/// (the allocator's above all) are needed to make the worker that replaces a blocked one.
+/// (the allocator's above all) are needed to make the worker that replaces a blocked one. Another
+/// library that has taken `malloc` over counts like them; a program that has it built in does not:
+/// its threads could be left nowhere.
 pub fn guarded_texts() -> impl Iterator<Item = (usize, usize)> {
-    let own = OWN as usize;
-    let addresses = [
-        own,
-        libc::gnu_get_libc_version as *const () as usize,
-        __tls_get_addr as *const () as usize,
-    ];
-    addresses.into_iter().filter_map(text_of)
+    let c_library = text_of(libc::gnu_get_libc_version as *const () as usize);
+    // SAFETY: an address, or 0.
+    let program = text_of(unsafe { libc::getauxval(libc::AT_ENTRY) } as usize);
+    let allocator = text_of(libc::malloc as *const () as usize);
+    let allocator = allocator.filter(|&text| Some(text) != c_library && Some(text) != program);
+    let loader = text_of(__tls_get_addr as *const () as usize);
+    [own_text(), c_library, loader, allocator].into_iter().flatten()
 }
 
 /// A function of this library.

@@ -17,8 +17,9 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicI16, AtomicI32, AtomicU32};
 
-use heddle::raw::{Ended, Moment};
+use heddle::raw::{self, Ended, Moment};
 use libc::{clockid_t, pthread_mutex_t, timespec};
+use rustix::thread::Timespec;
 
 use super::{ceiling, wait, wake};
 use crate::clock;
@@ -39,6 +40,8 @@ const CEILING_SHIFT: u32 = 19;
 const PROTECTED: i32 = 64;
 /// How often the word is looked at before a wait.
 const TURNS: u32 = 60;
+/// How long a pinned thread sleeps between two looks.
+const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000 };
 
 /// The fields of glibc's `pthread_mutex_t`.
 #[repr(C)]
@@ -156,12 +159,27 @@ impl Mutex {
 
     /// Takes it as somebody who has waited (invariant 2).
     fn lock_awaited(&self, until: Moment) -> c_int {
+        if raw::is_pinned() {
+            return self.lock_pinned();
+        }
         // ORDER: Acquire pairs with the Release in `release`.
         while self.word.swap(AWAITED, Acquire) != FREE {
             // SAFETY: the caller's mutex lives while somebody waits for it.
             if unsafe { wait(&self.word, AWAITED, until) } == Ended::TimedOut {
                 return libc::ETIMEDOUT;
             }
+        }
+        self.own();
+        0
+    }
+
+    /// As [`Mutex::lock_awaited`] of a thread that may not leave its worker: the loader allocates
+    /// the storage of a new thread by the program's allocator, and that locks its mutexes.
+    #[cold]
+    fn lock_pinned(&self) -> c_int {
+        // ORDER: as there.
+        while self.word.swap(AWAITED, Acquire) != FREE {
+            let _ = rustix::thread::nanosleep(&LOOK_AGAIN);
         }
         self.own();
         0

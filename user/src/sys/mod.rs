@@ -1,5 +1,7 @@
-//! What a program asks of the kernel for a thread: system calls by number, and the thread's own.
+//! What a program asks of the kernel for a thread: system calls by number, and the thread's own;
+//! and this library's memory.
 
 mod futex;
+mod heap;
 mod identity;
 mod syscall;
