@@ -19,17 +19,18 @@
 //! is in one (its [`WaitKind`]), in the text that a library has named as the runtime's
 //! ([`guard_text`]), and on another stack than its own: one for signals, or one that the program
 //! switched to. Whatever else it was interrupted in is its own or shared by locks, and who waits
-//! for such a lock in the kernel is compensated for. What compensation needs itself, the table's
-//! locks and the allocator's, nobody is left with: `table.rs` pins, and the library for unmodified
-//! programs guards the C library's text.
+//! for such a lock in the kernel is compensated for. What compensation needs itself, the locks
+//! of the table, of the allocator and of the loader, nobody is left with: `table.rs` pins, and the
+//! C library's text is guarded.
 //!
 //! The signal is SIGURG. Its default is to be ignored, so one that comes when no handler is there,
 //! or not any more, harms nobody; programs that use it expect it without a reason; the C library
 //! keeps nothing there and debuggers pass it on. Ours carries a mark: others go to whoever handled
-//! the signal before. The handler's mask is empty (SA_NODEFER), as that of every worker, so the
-//! mask is right whoever runs next. A system call that it interrupts is restarted (SA_RESTART);
-//! those that never are (`epoll_wait`, `nanosleep`) end with EINTR: the monitor asks first whether
-//! the kernel thread runs.
+//! the signal before. The signal is blocked while the handler looks at what it has interrupted: a
+//! second one would find the handler itself, and leave in its middle what must not be left. Before
+//! it yields it unblocks it, as every worker has it, so the mask is right whoever runs next. A
+//! system call that it interrupts is restarted (SA_RESTART); those that never are (`epoll_wait`,
+//! `nanosleep`) end with EINTR: the monitor asks first whether the kernel thread runs.
 
 use core::ptr;
 use core::sync::atomic::AtomicUsize;
@@ -42,6 +43,7 @@ use crate::control::{Control, WaitKind};
 use crate::full;
 use crate::sched;
 use crate::sys::signals::{self, Interrupted};
+use crate::sys::text;
 
 /// `Control::cancel`: a full thread is called.
 pub(crate) const CANCEL_CALLED: u8 = 8;
@@ -68,8 +70,11 @@ pub(crate) fn missing() -> Option<&'static str> {
 /// Installs the handler, once; whether there is one.
 pub(crate) fn prepare() -> bool {
     static PREPARED: OnceLock<io::Result<()>> = OnceLock::new();
-    missing().is_none()
-        && PREPARED.get_or_init(|| signals::install_interrupter(SIGNAL, on_signal)).is_ok()
+    let install = || {
+        text::of_c_library().for_each(|(low, high)| guard_text(low, high));
+        signals::install_interrupter(SIGNAL, on_signal)
+    };
+    missing().is_none() && PREPARED.get_or_init(install).is_ok()
 }
 
 /// Bytes that a stack needs for being left by a signal.
@@ -122,6 +127,7 @@ fn on_signal(interrupted: &Interrupted) {
     let errno = signals::errno();
     // The thread yields at its next chance if it can't be left now: the poll word is set.
     if let Some(me) = may_leave(interrupted) {
+        signals::unblock(SIGNAL);
         if !sched::is_called(me) {
             yield_here(me);
         }

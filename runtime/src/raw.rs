@@ -297,6 +297,11 @@ pub use crate::full::exist as full_threads_exist;
 /// runtime. One range for the process.
 pub use crate::preempt::guard_text;
 
+/// The bounds of the segment of a loaded object that has this address.
+pub fn text_of(address: usize) -> Option<(usize, usize)> {
+    crate::sys::text::bounds_of(address)
+}
+
 /// The signal that preempts full threads; the program's masks must not block it on workers.
 pub const PREEMPTION_SIGNAL: i32 = crate::preempt::SIGNAL;
 

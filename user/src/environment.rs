@@ -6,10 +6,12 @@
 //! Invariant: this runs before any code of the program's, and allocates nothing: the allocator may
 //! be the program's own.
 
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{CStr, c_char};
 use core::ptr;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
+
+use heddle::raw;
 
 /// The library's file name, as `LD_PRELOAD` ends with it.
 const FILE_NAME: &[u8] = b"libheddle-user.so";
@@ -24,63 +26,22 @@ pub fn workers() -> Option<usize> {
     Some(WORKERS.load(Relaxed)).filter(|&count| count != 0)
 }
 
-// SAFETY: the loader's function, whose address alone is used.
-unsafe extern "C" {
-    fn __tls_get_addr();
-}
-
-/// Where the code lies in whose middle no thread is left: this library's, for it holds locks of its
-/// own, as the runtime does that is part of it; the C library's and the loader's, for their locks
-/// (the allocator's above all) are needed to make the worker that replaces a blocked one. Another
-/// library that has taken `malloc` over counts like them; a program that has it built in does not:
-/// its threads could be left nowhere.
+/// Where the code lies in whose middle no thread is left, besides what the runtime guards itself:
+/// this library's, for it holds locks of its own; and that of a library that has taken `malloc`
+/// over, for a new worker's storage comes from there. A program that has it built in does not
+/// count: its threads could be left nowhere.
 pub fn guarded_texts() -> impl Iterator<Item = (usize, usize)> {
-    let c_library = text_of(libc::gnu_get_libc_version as *const () as usize);
+    let c_library = raw::text_of(libc::gnu_get_libc_version as *const () as usize);
     // SAFETY: an address, or 0.
-    let program = text_of(unsafe { libc::getauxval(libc::AT_ENTRY) } as usize);
-    let allocator = text_of(libc::malloc as *const () as usize);
+    let program = raw::text_of(unsafe { libc::getauxval(libc::AT_ENTRY) } as usize);
+    let allocator = raw::text_of(libc::malloc as *const () as usize);
     let allocator = allocator.filter(|&text| Some(text) != c_library && Some(text) != program);
-    let loader = text_of(__tls_get_addr as *const () as usize);
-    [own_text(), c_library, loader, allocator].into_iter().flatten()
+    [own_text(), allocator].into_iter().flatten()
 }
-
-/// A function of this library.
-const OWN: fn() -> Option<(usize, usize)> = own_text;
 
 /// Where this library's code lies.
 pub fn own_text() -> Option<(usize, usize)> {
-    text_of(OWN as usize)
-}
-
-/// The bounds of the segment that has this address.
-fn text_of(address: usize) -> Option<(usize, usize)> {
-    let mut search = (address, None);
-    // SAFETY: the callback gets what it expects.
-    unsafe { libc::dl_iterate_phdr(Some(find_text), (&raw mut search).cast()) };
-    search.1
-}
-
-/// # Safety
-/// 1. Called by `dl_iterate_phdr` with an address inside the code, and a place for the bounds.
-unsafe extern "C" fn find_text(
-    info: *mut libc::dl_phdr_info,
-    _bytes: usize,
-    search: *mut c_void,
-) -> c_int {
-    // SAFETY: by 1; the library's program headers.
-    let (info, search, headers) = unsafe {
-        let info = &*info;
-        let headers = core::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum));
-        (info, &mut *search.cast::<(usize, Option<(usize, usize)>)>(), headers)
-    };
-    let bounds = |header: &libc::Elf64_Phdr| {
-        let start = (info.dlpi_addr + header.p_vaddr) as usize;
-        (start, start + header.p_memsz as usize)
-    };
-    let code = headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
-    let found = code.map(bounds).find(|bounds| (bounds.0..bounds.1).contains(&search.0));
-    search.1 = found;
-    c_int::from(found.is_some())
+    raw::text_of(own_text as fn() -> Option<(usize, usize)> as usize)
 }
 
 extern "C" fn at_load() {

@@ -14,3 +14,4 @@ pub(crate) mod policy;
 pub(crate) mod probe;
 pub(crate) mod signals;
 pub(crate) mod task;
+pub(crate) mod text;

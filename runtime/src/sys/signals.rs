@@ -125,8 +125,8 @@ const MARK: usize = 0x6865_6464_6c65;
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 static HANDLER: OnceLock<fn(&Interrupted)> = OnceLock::new();
 
-/// Has `handler` called for signals of [`send_marked`], on the stack that they interrupt, with the
-/// signal mask that was there; other ones go to who handled them before.
+/// Has `handler` called for signals of [`send_marked`], on the stack that they interrupt, with
+/// nothing but the signal itself blocked; other ones go to who handled them before.
 pub(crate) fn install_interrupter(signal: i32, handler: fn(&Interrupted)) -> io::Result<()> {
     let _ = HANDLER.set(handler);
     // SAFETY: plain libc calls; all zero bytes are a valid action.
@@ -136,7 +136,7 @@ pub(crate) fn install_interrupter(signal: i32, handler: fn(&Interrupted)) -> io:
         let _ = BEFORE.set(before);
         let mut action: libc::sigaction = core::mem::zeroed();
         action.sa_sigaction = on_interrupt as *const () as usize;
-        action.sa_flags = libc::SA_RESTART | libc::SA_SIGINFO | libc::SA_NODEFER;
+        action.sa_flags = libc::SA_RESTART | libc::SA_SIGINFO;
         libc::sigemptyset(&mut action.sa_mask);
         if libc::sigaction(signal, &action, core::ptr::null_mut()) != 0 {
             return Err(io::Error::last_os_error());
