@@ -182,6 +182,9 @@ int main(void)
 	await_value(&seen, 2);
 	CHECK(pthread_equal(ran_on, thread));
 	join_thread(thread);
+	/* A kernel thread is joined a moment before it is gone. */
+	for (int i = 0; i < 500 && tgkill(getpid(), numbers[0], 0) == 0; i++)
+		sleep_ms(1);
 	CHECK_ERRNO(tgkill(getpid(), numbers[0], 0), ESRCH);
 	CHECK_EQ(handled, 0);
 
