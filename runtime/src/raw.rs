@@ -294,7 +294,7 @@ pub use crate::later::when_unpinned;
 pub use crate::full::exist as full_threads_exist;
 
 /// Lets no full thread be preempted while it is in `[low, high)`: the text of a library around the
-/// runtime. One range for the process.
+/// runtime. Four ranges in a process, the C library's and the loader's among them.
 pub use crate::preempt::guard_text;
 
 /// The bounds of the segment of a loaded object that has this address.

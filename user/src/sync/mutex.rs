@@ -175,6 +175,7 @@ impl Mutex {
 
     /// As [`Mutex::lock_awaited`] of a thread that may not leave its worker: the loader allocates
     /// the storage of a new thread by the program's allocator, and that locks its mutexes.
+    /// Allocators wait without a deadline, so none is looked at.
     #[cold]
     fn lock_pinned(&self) -> c_int {
         // ORDER: as there.
