@@ -10,6 +10,7 @@
  * the program's call goes through unchanged. The program's attributes are never written to.
  */
 #define _GNU_SOURCE
+#include "alternate.h"
 #include "preload.h"
 
 #include <errno.h>
@@ -30,6 +31,7 @@ struct creation {
 	void *stack;  /* of the program's */
 	int priority; /* of SCHED_HEDDLE, -1 none */
 	size_t signal_bytes;
+	void *signal_stack; /* 0: to lie on the thread's own */
 	bool tuned;
 	bool copied;
 };
@@ -108,8 +110,8 @@ static size_t tuned_size(const struct creation *it, const struct kind *kind)
 	/* Under a filter no signal stack can be had, on which an overflow could be told. */
 	if (!stack_is_chosen(kind, it->birth.flags) || !calls_allowed())
 		return 0;
-	/* Thread-local storage and the signal stack lie there too, and are no part of its peak. The
-	 * sum is the same for all threads, so that libc can use a stack again. */
+	/* Thread-local storage and the signal stack are in it too, and no part of its peak. The sum
+	 * is the same for all threads, so that libc can use a stack again. */
 	size = kind->stack_rule + control->overhead + it->signal_bytes;
 	/* A signal's frame takes 12 KiB on some processors: part of the least size, not on top. */
 	if (!forced)
@@ -140,7 +142,11 @@ static void tune(struct creation *it, const pthread_attr_t *attributes, size_t s
 	pthread_attr_getguardsize(&it->copy, &guard);
 	if (guard < PAGE_SIZE)
 		(void)pthread_attr_setguardsize(&it->copy, PAGE_SIZE);
-	if (pthread_attr_setstacksize(&it->copy, size) == 0) {
+	it->signal_stack = signal_stack_apart(it->thread);
+	if (it->signal_stack &&
+	    pthread_attr_setstacksize(&it->copy, size - it->signal_bytes) != 0)
+		it->signal_stack = NULL;
+	if (it->signal_stack || pthread_attr_setstacksize(&it->copy, size) == 0) {
 		it->tuned = true;
 		it->birth.given = size;
 		it->birth.flags |= HEDDLE_USE_TUNED;
@@ -205,7 +211,7 @@ static void fill_slot(const struct creation *it, start_function start, void *arg
 	thread->stack_high = it->stack ? (uintptr_t)it->stack + it->birth.given : 0;
 	thread->entry = 0;
 	thread->trip = 0;
-	thread->signal_stack = NULL;
+	thread->signal_stack = it->signal_stack;
 	thread->signal_bytes = it->signal_bytes;
 	thread->created_ns = now_ns();
 	thread->stack_asked = it->birth.asked;
@@ -242,6 +248,7 @@ static void untune(struct creation *it)
 	(void)pthread_attr_setstacksize(&it->copy, it->birth.asked);
 	thread->stack_given = it->birth.given;
 	thread->flags &= ~THREAD_TUNED;
+	thread->signal_stack = NULL;
 	store(&record_of(thread)->stack_size, saturate(it->birth.given));
 	if (thread->use)
 		use_created(thread->use, &it->birth);

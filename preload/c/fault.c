@@ -5,8 +5,7 @@
  *
  * A thread whose size the Stack Tuner chose gets an alternate signal stack, on which the fault in
  * its guard can still be told: one line, and a mark in the table, so that the next run gives its
- * kind more. Then the process dies as it would have. The signal stack lies on the thread's own,
- * in the frame of life(): it lives as long as the thread, and costs no memory but there.
+ * kind more. Then the process dies as it would have. Where that stack lies: alternate.c.
  *
  * The tripwire is a page at the border that is closed when the thread starts and opened at the
  * first touch; the thread goes on. A system call that is given a buffer there fails instead
@@ -18,27 +17,17 @@
  *   - The handler allocates nothing and takes no lock.
  */
 #define _GNU_SOURCE
+#include "alternate.h"
 #include "preload.h"
 #include "signals.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 #include <unistd.h>
 
-#ifndef AT_MINSIGSTKSZ
-#define AT_MINSIGSTKSZ 51
-#endif
-
-/* Beside the kernel's frame. Mostly no handler but ours runs there, and with mlockall() each page
- * counts. A program's handler that asks for a signal stack expects room as on any stack. */
-#define FOREIGN_HANDLER_ROOM (60u << 10)
-#define SIGNAL_STACK_ROOM (4u << 10)
-/* The unwinder's share. */
-#define BACKTRACE_ROOM (24u << 10)
 #define FRAMES_MAX 48
 /* What is left of smaller ones is too little to draw a border in. */
 #define TRIPWIRE_STACK_MIN (128u << 10)
@@ -58,21 +47,6 @@ bool fault_concerns(const struct thread *thread)
 	return (thread->flags & THREAD_TUNED) ||
 	       (fault_wants_tripwire() && !(thread->flags & THREAD_USER_STACK) &&
 		thread->stack_given >= TRIPWIRE_STACK_MIN);
-}
-
-/* What the kernel's frame takes on this processor. */
-static size_t frame_bytes;
-
-size_t signal_stack_bytes(void)
-{
-	const size_t frame = frame_bytes;
-	size_t room = SIGNAL_STACK_ROOM;
-
-	if (signals_others_on_stack())
-		room = FOREIGN_HANDLER_ROOM;
-	else if (fault_wants_tripwire())
-		room += BACKTRACE_ROOM;
-	return (frame + room + PAGE_SIZE - 1) & ~(size_t)(PAGE_SIZE - 1);
 }
 
 /* ---- what is said */
@@ -250,7 +224,7 @@ void faults_begin(void)
 {
 	void *frame;
 
-	frame_bytes = max_u64(getauxval(AT_MINSIGSTKSZ), 2048);
+	signal_stacks_begin();
 	if (!fault_wants_tripwire())
 		return;
 	backtrace_function = (__typeof__(backtrace_function))dlsym(RTLD_DEFAULT, "backtrace");

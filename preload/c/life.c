@@ -14,7 +14,7 @@
  * back to the kernel; and what libc's own last steps leave behind is cleared at the next start.
  *
  * Invariant: the frame of life() stays until the program's start function has returned or was
- * unwound: peaks count from there, and the thread's signal stack lies in it.
+ * unwound: peaks count from there, and a large signal stack lies in it.
  */
 #define _GNU_SOURCE
 #include "preload.h"
@@ -242,15 +242,22 @@ static bool is_own(const struct thread *thread)
 	return current_thread == thread && process_has_table();
 }
 
-static __attribute__((noinline)) void *live_with_signal_stack(struct thread *thread)
+static void *live_with_signal_stack(struct thread *thread)
+{
+	void *const result = live(thread);
+
+	if (is_own(thread) && thread->signal_stack)
+		fault_thread_ends(thread);
+	return result;
+}
+
+static __attribute__((noinline)) void *live_above_signal_stack(struct thread *thread)
 {
 	void *const stack = __builtin_alloca(thread->signal_bytes);
 	void *result;
 
 	thread->signal_stack = stack;
-	result = live(thread);
-	if (is_own(thread) && thread->signal_stack)
-		fault_thread_ends(thread);
+	result = live_with_signal_stack(thread);
 	__asm__ volatile("" : "+r"(result) : "r"(stack) : "memory");
 	return result;
 }
@@ -274,7 +281,12 @@ static void thread_returned(struct thread *thread, int before)
 
 static void *live_anyhow(struct thread *thread)
 {
-	return fault_concerns(thread) ? live_with_signal_stack(thread) : live(thread);
+	if (!fault_concerns(thread)) {
+		thread->signal_stack = NULL;
+		return live(thread);
+	}
+	return thread->signal_stack ? live_with_signal_stack(thread)
+				    : live_above_signal_stack(thread);
 }
 
 /* Both libcs have these under one name and of one shape; the headers' macros differ. glibc calls

@@ -104,8 +104,9 @@ struct thread {
 	uintptr_t stack_high;
 	uintptr_t entry;
 	uintptr_t trip;      /* the page that is closed as a tripwire, 0 none */
-	void *signal_stack;  /* on its own stack, above the entry; 0 none */
+	void *signal_stack;  /* 0 none */
 	size_t signal_bytes; /* its size, if there is to be one */
+	void *signal_room;   /* the slot's own, for whichever thread has the slot; 0 none yet */
 	uint64_t created_ns;
 	uint64_t began_ns; /* when it ran first */
 	size_t stack_asked;
@@ -453,7 +454,6 @@ void faults_begin(void);
 /* Before a tuned thread, or one with a tripwire, is created. */
 void fault_arm(void);
 bool fault_wants_tripwire(void);
-size_t signal_stack_bytes(void);
 /* Whether the thread has to have a signal stack. */
 bool fault_concerns(const struct thread *thread);
 void fault_thread_begins(struct thread *thread);

@@ -9,6 +9,7 @@
  *     back meanwhile is not mistaken for the one that was read.
  */
 #define _GNU_SOURCE
+#include "alternate.h"
 #include "preload.h"
 
 #include <errno.h>
@@ -23,8 +24,10 @@ static struct thread *inherited[THREADS_MAX / THREADS_STEP];
 bool threads_begin(void)
 {
 	for (size_t i = 0; i < THREADS_MAX / THREADS_STEP; i++) {
-		if (inherited[i])
+		if (inherited[i]) {
+			signal_stacks_forget(inherited[i]);
 			munmap(inherited[i], THREADS_STEP * sizeof(struct thread));
+		}
 		inherited[i] = NULL;
 	}
 	return true;

@@ -299,6 +299,20 @@ fn the_least_size_holds_for_all_that_a_stack_is_given() {
 }
 
 #[test]
+fn each_living_thread_has_its_own_signal_stack() {
+    for target in targets() {
+        let program = build(target, "signal_stacks", &[]);
+        let observed = run(&mut command(target, &program, &plan())).expect_success(target.name);
+        assert_eq!(observed.stdout(), "0 apart\n", "{}", target.name);
+        let table = observed.table.as_ref().expect("a table");
+        let rules = table.uses[1..].iter().map(|kind| rule_for(kind, 64 << 10, false)).collect();
+        let plan = Plan { stacks: Stacks::Auto, rules, ..plan() };
+        let tuned = run(&mut command(target, &program, &plan)).expect_success(target.name);
+        assert_eq!(tuned.stdout(), "40 apart\n", "{}: {}", target.name, tuned.stderr());
+    }
+}
+
+#[test]
 fn a_program_with_a_handler_gets_its_faults() {
     for target in targets() {
         let program = build(target, "overflow", &[]);
