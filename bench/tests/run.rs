@@ -92,15 +92,15 @@ fn what_a_peer_does_not_offer_is_skipped_with_its_reason() {
 }
 
 #[test]
-fn tek_counts_threads_and_measures_response_without_heddle() {
+fn tek_counts_threads_and_measures_response_and_peaks() {
     if !has_compiler() {
         return;
     }
     let out = scratch("tek");
     let json = out.join("rows.json");
     let file = json.to_str().expect("a plain name");
-    let metrics = "threads_32bit_max,response,involuntary";
-    let args = ["tek", "--only", "stack_8m,direct", "--metrics", metrics, "--json", file];
+    let metrics = "threads_32bit_max,response,involuntary,peak_measure";
+    let args = ["tek", "--only", "stack_8m,direct,heddle", "--metrics", metrics, "--json", file];
     let done = bench(&args, &out);
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     let rows = rows(&json);
@@ -115,6 +115,8 @@ fn tek_counts_threads_and_measures_response_without_heddle() {
         // A reason such as a missing 32-bit compiler is in the report.
         None => assert!(report.contains("| `threads_32bit_max` | stack_8m |"), "{report}"),
     }
+    // The library's own source, in a program of its own: it builds, and finds the peak.
+    assert!(find("peak_measure_ns").is_some_and(|ns| ns > 0.0), "{report}");
     match find("response_mean_ms") {
         Some(ms) => assert!(ms >= 2.0, "{ms} ms for 2 ms of work"),
         None => assert!(report.contains("| direct |"), "{report}"),

@@ -35,6 +35,11 @@ void use_measured(uint32_t use, uint64_t peak, uint64_t resident)
 	(void)use, (void)peak, (void)resident;
 }
 
+int32_t own_tid(void)
+{
+	return (int32_t)getpid();
+}
+
 void lock_wait(struct lock *lock)
 {
 	(void)lock;

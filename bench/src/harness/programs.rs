@@ -264,7 +264,10 @@ fn finish(mut command: Command, output: PathBuf) -> Result<PathBuf, String> {
         return Ok(output);
     }
     let stderr = String::from_utf8_lossy(&done.stderr);
-    let error = stderr.lines().find(|line| line.contains("error")).unwrap_or("no error message");
+    let mut lines = stderr.lines();
+    let error = lines.clone().find(|line| line.contains("undefined reference"));
+    let error = error.or_else(|| lines.find(|line| line.contains("error")));
+    let error = error.unwrap_or("no error message");
     // Results are kept: a path in them is the repository's, not one machine's.
     let here = concat!(env!("CARGO_MANIFEST_DIR"), "/");
     let error = error.trim().replace(here.trim_end_matches("bench/"), "");
