@@ -128,12 +128,20 @@ static void measured(uint32_t index, uint64_t peak, uint64_t resident)
 		use_measured(use, peak, resident);
 }
 
-static void ended(uint32_t index, size_t given)
+static void ended(uint32_t index, size_t given, uint64_t cpu_ns)
 {
 	const uint32_t use = use_of(index);
 
 	if (use)
-		use_ended(use, given, 0);
+		use_ended(use, given, cpu_ns);
+}
+
+static void used(uint32_t index, uint64_t cpu_ns)
+{
+	const uint32_t use = use_of(index);
+
+	if (use)
+		use_cpu(use, cpu_ns);
 }
 
 static void overflowed(uint32_t index, uint64_t usable)
@@ -192,6 +200,7 @@ EXPORT const struct heddle_host heddle_preload_host = {
 	.failed = failed,
 	.measured = measured,
 	.ended = ended,
+	.used = used,
 	.overflowed = overflowed,
 	.named = named,
 };

@@ -198,6 +198,19 @@ impl Record {
         self.cpu_ns.store(self.cpu_ns.load(Relaxed).wrapping_add(ns), Relaxed);
     }
 
+    /// The CPU time that was last written.
+    #[inline(always)]
+    pub fn cpu(&self) -> u64 {
+        self.cpu_ns.load(Relaxed)
+    }
+
+    /// Adds CPU time, unless the record's owner has written another sum than `seen` meanwhile.
+    /// For others than the owner, who counts from a sum of his own.
+    pub fn try_add_cpu(&self, seen: u64, ns: u64) {
+        let sum = seen.wrapping_add(ns);
+        let _ = self.cpu_ns.compare_exchange(seen, sum, Relaxed, Relaxed);
+    }
+
     /// Frees the slot. The generation stays, for the slot's next owner to raise.
     #[inline]
     pub fn clear(&self) {

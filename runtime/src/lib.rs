@@ -22,6 +22,7 @@ mod arch;
 mod blocking;
 mod config;
 mod control;
+mod cpu;
 mod deadlock;
 mod debugger;
 pub mod doctor;

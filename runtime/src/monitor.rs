@@ -4,7 +4,8 @@
 //! switches with that of the tick before. A worker that runs the same thread while others wait
 //! gets its poll word set; one that sleeps in the kernel (a page fault, a library that blocks:
 //! uThread's "unavoidable blocking", section 2.4) is counted, named once per role if its thread is
-//! a light one, and compensated for. CPU time is accounted by ticks, as kernels do.
+//! a light one, and compensated for. CPU time is accounted by ticks, as kernels do; that of full
+//! threads more exactly where it is asked for (`cpu.rs`).
 //!
 //! Compensation: as many workers run as were configured, whatever others are blocked. Threads of a
 //! blocked worker that may move (those that have not started, full ones that are ready) are taken
@@ -31,13 +32,14 @@ use std::time::Duration;
 use heddle_record::{Kind, State};
 
 use crate::control::{self, Control, Kind as ThreadKind};
+use crate::cpu;
 use crate::deadlock::{self, HELPERS_IDLE, Waiting};
 use crate::full;
 use crate::preempt;
 use crate::runtime::Runtime;
 use crate::sched;
 use crate::stack;
-use crate::sys::{futex, libc_tls, task};
+use crate::sys::{clock, futex, libc_tls, task};
 use crate::worker::Worker;
 
 /// Time between two looks.
@@ -121,6 +123,19 @@ struct Seen {
     used_up: u32,
     /// Ticks in a row, of these, at which it slept in the kernel.
     asleep_for: u32,
+    /// CPU time of its kernel thread at the last of these; 0 = not known.
+    cpu_ns: u64,
+}
+
+/// Adds to what is shown of a full thread's CPU time while its stint goes on; see `cpu.rs`.
+fn add_cpu(before: &mut Seen, worker: &'static Worker, thread: &'static Control) {
+    let shown = thread.record().cpu();
+    let Some(now) = clock::cpu_ns_of(worker.tid) else { return };
+    let known = core::mem::replace(&mut before.cpu_ns, now);
+    // What was read is that of the stint that was seen, or the sum has changed.
+    if known != 0 && worker.switches.load(Relaxed) == before.switches {
+        thread.record().try_add_cpu(shown, now.saturating_sub(known));
+    }
 }
 
 /// Gives back memory of threads that ended; true while there is more.
@@ -154,6 +169,7 @@ impl Watch {
             if round >= ROUND {
                 round = Duration::ZERO;
                 self.measure();
+                cpu::compare();
                 decay();
             }
             idle = if busy { Duration::ZERO } else { idle + self.tick };
@@ -257,7 +273,13 @@ impl Watch {
         }
         let stuck = before.same_for > 0;
         if let Some(thread) = running {
-            thread.record().add_cpu(self.tick.as_nanos() as u64);
+            if cpu::is_on() && thread.kind.get() == ThreadKind::Full {
+                if stuck {
+                    add_cpu(before, worker, thread);
+                }
+            } else {
+                thread.record().add_cpu(self.tick.as_nanos() as u64);
+            }
             worker.record.add_cpu(self.tick.as_nanos() as u64);
             if sched::is_called(thread) {
                 // It could not be interrupted when it was.

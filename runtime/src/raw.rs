@@ -310,6 +310,16 @@ pub fn tell_living() {
     crate::stack::peak::tell_living();
 }
 
+/// Begins the account of full threads' CPU time, which their records show; before the first one.
+pub fn count_cpu() {
+    crate::cpu::begin();
+}
+
+/// CPU time that the calling full thread has used; 0 without an account of it.
+pub fn own_cpu_ns() -> u64 {
+    crate::cpu::own_ns()
+}
+
 /// The number of a text in the table, which lasts as long as the process; 0 = no room. Only once
 /// the runtime has started.
 pub fn intern(text: &str) -> u32 {

@@ -37,6 +37,7 @@ use heddle_record::{Record, State};
 use crate::arch::{self, Context};
 use crate::config::Io;
 use crate::control::{Control, Kind, Outcome};
+use crate::cpu::Meter;
 use crate::fresh::Fresh;
 use crate::full;
 use crate::hibernate::Drowsy;
@@ -104,6 +105,8 @@ pub(crate) struct Worker {
     pub cache: Cache,
     drowsy: Drowsy,
     naps: Naps,
+    /// Who had its kernel thread for how long, of its full threads.
+    pub meter: Meter,
     pub reactor: Reactor,
     /// The kernel thread's own thread pointer, which its light threads have too.
     tls: usize,
@@ -183,6 +186,7 @@ impl Worker {
             cache: Cache::new(),
             drowsy: Drowsy::new(runtime.config.drowsy),
             naps: Naps::new(),
+            meter: Meter::new(),
             reactor: Reactor::new(io, runtime.config.full_threads)?,
             tls: arch::thread_pointer(),
             own_stack: Cell::new((ptr::null(), 0)),
@@ -430,6 +434,7 @@ impl Worker {
             let ns = self.sleep_ns();
             let ns = if naps { Some(ns.unwrap_or(NAP_NS).min(NAP_NS)) } else { ns };
             self.reactor.wait(self, ns);
+            self.meter.slept();
         }
         self.sleeping.end();
         self.runtime.nappers.fetch_sub(u32::from(naps), Relaxed);

@@ -154,7 +154,21 @@ fn kernel_threads_and_cancelled_ones_are_in_the_report() {
     }
     let main = kind(&report, Value::Null);
     assert_eq!((&main["main"], &main["created"]), (&true.into(), &1.into()));
-    assert!(report["notes"].to_string().contains("of CPU time together"), "{}", report["notes"]);
+    assert!(report["notes"].to_string().contains("of CPU time besides"), "{}", report["notes"]);
+}
+
+/// CPU time that went by while threads of one kind alone had work; what the runtime and the main
+/// thread need beside them is little.
+#[test]
+fn cpu_time_is_known_by_kind() {
+    let Some(case) = Case::new("cpu") else { return };
+    let (output, report) = case.run(&[], &["cpu"]);
+    assert!(output.status.success(), "{output:?}");
+    let used_ms = |start: &str| kind(&report, start)["cpu_ns"].as_u64().expect("known") / 1_000_000;
+    for start in ["in_pieces", "in_one"] {
+        assert!((120..=170).contains(&used_ms(start)), "{start}: {}", used_ms(start));
+    }
+    assert!(used_ms("unseen") < 20, "{}", used_ms("unseen"));
 }
 
 #[test]

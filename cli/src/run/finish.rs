@@ -165,8 +165,8 @@ fn left_running(processes: &[collect::Process]) -> Option<String> {
     (!running.is_empty()).then(|| format!("{text} {}", running.join(", ")))
 }
 
-/// CPU time of user-level threads, which is not known by kind: what the program used besides what
-/// its kernel threads did. `None` where there were none, or several processes.
+/// CPU time that no kind of thread has: that of the workers between user-level threads, and of
+/// user-level threads that a signal has ended. `None` where there were none, or several processes.
 fn user_level_cpu(seen: &[collect::Process], processes: &[report::Process]) -> Option<String> {
     let ([seen], [process]) = (seen, processes) else { return None };
     if seen.snapshot.user_peak == 0 || seen.is_running() {
@@ -174,10 +174,14 @@ fn user_level_cpu(seen: &[collect::Process], processes: &[report::Process]) -> O
     }
     let known: u64 = process.kinds.iter().map(|kind| kind.cpu_ns).sum();
     let rest = children_cpu_ns().saturating_sub(known);
-    Some(format!(
-        "user-level threads and their workers used {} of CPU time together",
-        duration(rest)
-    ))
+    let rest = duration(rest);
+    Some(match process.in_order {
+        true => format!("the workers of user-level threads used {rest} of CPU time besides"),
+        false => format!(
+            "user-level threads that lived at the end, and all workers, used {rest} of CPU time \
+             besides"
+        ),
+    })
 }
 
 /// What became of what the stacks needed.

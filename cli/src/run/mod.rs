@@ -123,8 +123,9 @@ What differs with --threads user:
   sized has one of the runtime's sizes (64K, 256K, 1M, 8M, 64M), never less than it needs. Not
   every stack is measured: the first 16 threads of a kind, then one in 64, of many one in 1024, and
   all of a kind that live for longer than 0.2 ms; where the end of the process does not come to
-  heddle (a signal), those that live then are not. CPU time is known by kind of
-  kernel threads alone, and of all others together. --tripwire sees kernel threads alone, too. A
+  heddle (a signal), those that live then are not, and their CPU time is not in the report. That
+  of a thread is what it had its worker for; where it had it for longer than 0.05 ms, it is what the
+  kernel says. --tripwire sees kernel threads alone, too. A
   child that the program forks goes on with the C library's threads.
 
 Debugging with --threads user:

@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HEDDLE_HOST_VERSION 1u
+#define HEDDLE_HOST_VERSION 2u
 
 /* heddle_host_kind.flags */
 #define HEDDLE_HOST_FORCED 1u /* stack_bytes are the user's own word */
@@ -66,7 +66,10 @@ struct heddle_host {
 	/* It could not be made after all. */
 	void (*failed)(uint32_t kind, const struct heddle_host_birth *birth);
 	void (*measured)(uint32_t kind, uint64_t peak, uint64_t resident);
-	void (*ended)(uint32_t kind, size_t given);
+	/* A thread ended, with all the CPU time that it used. */
+	void (*ended)(uint32_t kind, size_t given, uint64_t cpu_ns);
+	/* CPU time of a thread that still lives at the process's end. */
+	void (*used)(uint32_t kind, uint64_t cpu_ns);
 	void (*overflowed)(uint32_t kind, uint64_t usable);
 	/* A thread of this kind got a name: the kind that it is of by that. Fills `out` and sets
 	 * `*has_rule` if a rule of the policy holds for the name. */

@@ -107,6 +107,22 @@ pub(crate) fn set_float_control(control: u64) {
     }
 }
 
+/// Whether [`time_counter`] goes on evenly: the architecture says so.
+pub(crate) fn has_time_counter() -> bool {
+    true
+}
+
+/// A number that grows with time.
+#[inline(always)]
+pub(crate) fn time_counter() -> u64 {
+    let count;
+    // SAFETY: reads a counter that user space may read.
+    unsafe {
+        asm!("mrs {}, cntvct_el0", out(reg) count, options(nostack, preserves_flags, nomem));
+    }
+    count
+}
+
 /// First instruction of a thread: x19 = argument, x29 = entry, sp = packet.
 ///
 /// # Safety

@@ -29,13 +29,15 @@ mod x86_64;
 use aarch64::valgrind_request;
 #[cfg(target_arch = "aarch64")]
 pub(crate) use aarch64::{
-    float_control, set_float_control, switch, switch_with_tls, thread_pointer, trampoline,
+    float_control, has_time_counter, set_float_control, switch, switch_with_tls, thread_pointer,
+    time_counter, trampoline,
 };
 #[cfg(target_arch = "x86_64")]
 use x86_64::valgrind_request;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::{
-    float_control, set_float_control, switch, switch_with_tls, thread_pointer, trampoline,
+    float_control, has_time_counter, set_float_control, switch, switch_with_tls, thread_pointer,
+    time_counter, trampoline,
 };
 
 /// What a thread that is not running is resumed from: 32 bytes at the head of its control block.

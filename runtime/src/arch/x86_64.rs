@@ -119,6 +119,22 @@ pub(crate) fn set_float_control(control: u64) {
     }
 }
 
+/// Whether [`time_counter`] goes on evenly, whatever the processor's speed, and while it sleeps.
+pub(crate) fn has_time_counter() -> bool {
+    const POWER_MANAGEMENT: u32 = 0x8000_0007;
+    const INVARIANT: u32 = 1 << 8;
+    let highest = core::arch::x86_64::__cpuid(0x8000_0000).eax;
+    highest >= POWER_MANAGEMENT
+        && core::arch::x86_64::__cpuid(POWER_MANAGEMENT).edx & INVARIANT != 0
+}
+
+/// A number that grows with time.
+#[inline(always)]
+pub(crate) fn time_counter() -> u64 {
+    // SAFETY: reads a counter that user space may read.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
 /// First instruction of a thread: rbx = argument, rbp = entry, rsp = packet.
 ///
 /// Backtraces end here: the return address is declared undefined and the frame pointer is zero.

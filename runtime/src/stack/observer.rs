@@ -14,6 +14,9 @@ pub struct Observer {
     /// A thread's stack was measured: the thread pointer, and the bytes. Called in any context, the
     /// scheduler's too: it neither waits for threads nor blocks for long.
     pub measured: fn(thread_pointer: *mut u8, peak_bytes: usize),
+    /// At the end of the process: a thread that has begun, and has not ended for the scheduler, has
+    /// used so much CPU time.
+    pub lives: fn(thread_pointer: *mut u8, cpu_ns: u64),
     /// A thread ran over the end of its stack, of which it had so many bytes; in a signal handler.
     /// What it returns ends the report.
     pub overflowed: fn(thread_pointer: *mut u8, usable_bytes: usize) -> &'static str,
@@ -39,6 +42,12 @@ fn observer_of(thread: &Control) -> Option<&'static Observer> {
 pub(crate) fn measured(thread: &Control, peak: usize) {
     if let Some(observer) = observer_of(thread) {
         (observer.measured)(thread.thread_pointer(), peak);
+    }
+}
+
+pub(crate) fn lives(thread: &Control, cpu_ns: u64) {
+    if let Some(observer) = observer_of(thread) {
+        (observer.lives)(thread.thread_pointer(), cpu_ns);
     }
 }
 

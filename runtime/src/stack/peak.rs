@@ -14,6 +14,7 @@ use super::{CLASS_BYTES, CLASSES, observer};
 use crate::control::{self, Control, HIBERNATED, MEASURED};
 use crate::sys::memory::{self, PAGE};
 use crate::sys::pages;
+use crate::{cpu, full};
 
 /// Threads of a role that are measured before its sizes are trusted.
 const MEASURED_FIRST: u32 = 8;
@@ -103,19 +104,23 @@ fn finish_measured(thread: &'static Control) {
 }
 
 /// Measures the full threads that live, or wait to be joined, of those that were chosen, and tells
-/// the observer. It may be called while they run.
+/// the observer; of all that live, what CPU time they have used. It may be called while they run.
 pub(crate) fn tell_living() {
+    let (me, own_cpu_ns) = (full::me(), cpu::own_ns());
     for slot in 0..super::slots_made() {
         // SAFETY: below the number of slots made.
         let thread = unsafe { control::at(slot) };
-        let is_full =
-            || thread.record().read().is_some_and(|it| it.kind == heddle_record::Kind::Full);
+        let Some(fields) = thread.record().read() else { continue };
+        if fields.kind != heddle_record::Kind::Full {
+            continue;
+        }
         if thread.flags.get() & MEASURED != 0
-            && is_full()
             && let Some(peak) = of(thread)
         {
             observer::measured(thread, peak);
         }
+        let is_own = me.is_some_and(|me| core::ptr::eq(me, thread));
+        observer::lives(thread, if is_own { own_cpu_ns } else { fields.cpu_ns });
     }
 }
 

@@ -15,7 +15,7 @@ use super::{Post, Worker};
 use crate::arch::{self, Context};
 use crate::control::{Control, DROWSY, HIBERNATED, HIBERNATES, Kind, OWN_TLS, TLS_KEPT};
 use crate::sys::{clock, libc_tls};
-use crate::{hibernate, sanitizer, sched};
+use crate::{cpu, hibernate, sanitizer, sched};
 
 impl Worker {
     /// The calling thread goes to the end of its queue; the next one runs.
@@ -157,6 +157,9 @@ impl Worker {
     /// As `switch`, to a thread that hibernates, or to or from one with TLS of its own.
     #[inline(never)]
     fn switch_special(&'static self, me: &'static Control, next: &'static Control) {
+        if cpu::is_on() {
+            self.meter.turn(own_tls(me), own_tls(next));
+        }
         let tls = self.wake_up(next, moves(me));
         let left = sanitizer::leave(next.stack.get(), next.stack_bytes(), false);
         // SAFETY: as in `switch`; the thread pointer is `next`'s.
@@ -172,6 +175,9 @@ impl Worker {
     #[inline(always)]
     fn leave_for_scheduler(&'static self, me: &'static Control, ends: bool) {
         self.current.store(ptr::null_mut(), Relaxed);
+        if cpu::is_on() && own_tls(me).is_some() {
+            self.meter.turn(Some(me), None);
+        }
         let (bottom, size) = self.own_stack.get();
         let left = sanitizer::leave(bottom, size, ends);
         let tls = moves(me).then_some(self.tls);
@@ -184,6 +190,9 @@ impl Worker {
     /// From the scheduler context.
     pub(super) fn resume(&'static self, next: &'static Control) {
         self.activate(next);
+        if cpu::is_on() && own_tls(next).is_some() {
+            self.meter.turn(None, Some(next));
+        }
         let start = self.trace.is_some().then(clock::now_ns);
         let tls = self.wake_up(next, false);
         let left = sanitizer::leave(next.stack.get(), next.stack_bytes(), false);
@@ -252,6 +261,12 @@ fn moves(thread: &Control) -> bool {
         return thread.kind.get() == Kind::Full;
     }
     thread.flags.get() & OWN_TLS != 0
+}
+
+/// The thread, if it has thread-local storage of its own.
+#[inline(always)]
+fn own_tls(thread: &'static Control) -> Option<&'static Control> {
+    (thread.flags.get() & OWN_TLS != 0).then_some(thread)
 }
 
 /// Switches, and changes the thread pointer on the way if `tls` says so.

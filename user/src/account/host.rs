@@ -10,7 +10,7 @@ use libc::{pthread_attr_t, pthread_t};
 
 use crate::threads::Start;
 
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// `HEDDLE_HOST_FORCED`
 pub const FORCED: u32 = 1;
 /// `HEDDLE_USE_EXPLICIT`
@@ -61,7 +61,8 @@ pub struct Host {
     pub created: unsafe extern "C" fn(u32, *const Birth, u32),
     pub failed: unsafe extern "C" fn(u32, *const Birth),
     pub measured: unsafe extern "C" fn(u32, u64, u64),
-    pub ended: unsafe extern "C" fn(u32, usize),
+    pub ended: unsafe extern "C" fn(u32, usize, u64),
+    pub used: unsafe extern "C" fn(u32, u64),
     pub overflowed: unsafe extern "C" fn(u32, u64),
     named: unsafe extern "C" fn(u32, *const c_char, *const Birth, *mut Kind, *mut c_int) -> u32,
 }

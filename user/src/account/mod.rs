@@ -112,6 +112,7 @@ pub fn begin(own: Option<(usize, usize)>) {
     let has_account = unsafe { (host.begin)(low, high, at_the_end) } != 0;
     if has_account && (host.kinds as usize) < KINDS_MAX {
         raw::observe(&OBSERVER);
+        raw::count_cpu();
         // ORDER: Release, though all of it was there before.
         HOST.store(core::ptr::from_ref(host).cast_mut(), Release);
     }
@@ -132,7 +133,7 @@ pub unsafe fn create_kernel_thread(
     Some(unsafe { (host.create)(thread, attr, start, argument, origin.site) })
 }
 
-static OBSERVER: Observer = Observer { measured, overflowed };
+static OBSERVER: Observer = Observer { measured, lives, overflowed };
 
 /// Whose thread pointer this is.
 fn kind_at(thread_pointer: *mut u8) -> u32 {
@@ -160,6 +161,18 @@ fn measured(thread_pointer: *mut u8, peak: usize) {
         let _pin = raw::pin();
         // SAFETY: the library's function.
         unsafe { (host.measured)(kind, peak as u64, resident) };
+    }
+}
+
+/// At the end of the process, of a thread that was not told as ended.
+fn lives(thread_pointer: *mut u8, cpu_ns: u64) {
+    // SAFETY: a full thread's, whose words are there as the observer promises.
+    let has_ended = unsafe { (*own::words_of(thread_pointer as pthread_t)).has_ended() };
+    let kind = kind_at(thread_pointer);
+    if let Some(host) = host().filter(|_| kind != 0 && !has_ended) {
+        let _pin = raw::pin();
+        // SAFETY: the library's function.
+        unsafe { (host.used)(kind, cpu_ns) };
     }
 }
 
@@ -289,7 +302,7 @@ pub fn ended(kind: u32, born: &Born) {
         KINDS[kind as usize].is_long.store(is_long, Relaxed);
     }
     // SAFETY: the library's function.
-    unsafe { (host.ended)(kind, born.birth.given) };
+    unsafe { (host.ended)(kind, born.birth.given, raw::own_cpu_ns()) };
 }
 
 /// What a rule of the policy says of threads with some name.

@@ -23,6 +23,13 @@ pub struct Own {
     pub kind: AtomicU32,
 }
 
+impl Own {
+    /// Whether the thread has come to its end, or is none of this process.
+    pub fn has_ended(&self) -> bool {
+        self.running.is_null()
+    }
+}
+
 // SAFETY: in arch/; takes nothing and keeps all registers but the result's.
 unsafe extern "C" {
     #[link_name = "heddle_user_own_words"]

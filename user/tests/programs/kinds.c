@@ -3,6 +3,7 @@
  *     kinds alone [NAME]   whether the thread `urgent` (or called NAME) runs before two others
  *     kinds sizes BYTES    three kinds, one of which asks for 300 KiB; `deep` uses BYTES
  *     kinds own            a thread on the program's own memory, and one that is cancelled
+ *     kinds cpu            150 ms of CPU time in short pieces, as much in one, and next to none
  *     kinds end HOW        a thread that never ends, and an end by return, _exit, exec, kill
  */
 #define _GNU_SOURCE
@@ -14,9 +15,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define ROUNDS 2000
+#define USED_NS 150000000
 
 static size_t depth;
 static const char *name;
@@ -140,6 +144,63 @@ static int own(void)
 	return 0;
 }
 
+static long used_ns(void)
+{
+	struct timespec used;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+	return used.tv_sec * 1000000000 + used.tv_nsec;
+}
+
+/* Until the process has used so much. */
+static void *in_pieces(void *until)
+{
+	while (used_ns() < *(long *)until)
+		sched_yield();
+	return NULL;
+}
+
+static void *in_one(void *until)
+{
+	while (used_ns() < *(long *)until)
+		;
+	return NULL;
+}
+
+/* Waits in the kernel, and nobody is told. */
+static void *unseen(void *argument)
+{
+	const struct timespec long_time = {0, USED_NS};
+	register const void *time __asm__("rdi") = &long_time;
+	register const void *rest __asm__("rsi") = NULL;
+	long result = SYS_nanosleep;
+
+	__asm__ volatile("syscall"
+			 : "+a"(result)
+			 : "r"(time), "r"(rest)
+			 : "rcx", "r11", "memory");
+	return argument;
+}
+
+static void together(void *(*start)(void *), int count)
+{
+	pthread_t threads[2];
+	long until = used_ns() + USED_NS;
+
+	for (int i = 0; i < count; i++)
+		pthread_create(&threads[i], NULL, start, &until);
+	for (int i = 0; i < count; i++)
+		pthread_join(threads[i], NULL);
+}
+
+static int cpu(void)
+{
+	together(in_pieces, 2);
+	together(in_one, 2);
+	together(unseen, 1);
+	return 0;
+}
+
 static int end(const char *how)
 {
 	pthread_t thread;
@@ -166,6 +227,8 @@ int main(int count, char **words)
 	}
 	if (strcmp(mode, "own") == 0)
 		return own();
+	if (strcmp(mode, "cpu") == 0)
+		return cpu();
 	may_go = 1;
 	depth = word ? (size_t)atol(word) : 0;
 	return strcmp(mode, "sizes") == 0 ? sizes() : end(word ? word : "");
