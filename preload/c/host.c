@@ -88,7 +88,8 @@ static void describe(uint32_t index, uint32_t birth_flags, struct heddle_host_ki
 	out->role = text_of(it->role ? table.roles[it->role] : 0, &out->role_bytes);
 	out->start = text_of(it->start_text, &out->start_bytes);
 	out->stack_bytes = stack_is_chosen(it, birth_flags) ? it->stack_rule : 0;
-	out->flags = it->flags & KIND_FORCED ? HEDDLE_HOST_FORCED : 0;
+	out->flags = (it->flags & KIND_FORCED ? HEDDLE_HOST_FORCED : 0) |
+		     (it->flags & KIND_BY_NAME ? HEDDLE_HOST_BY_NAME : 0);
 	out->thread_class = it->thread_class;
 	out->priority = it->priority;
 	out->group = it->group;

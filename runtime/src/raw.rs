@@ -310,6 +310,18 @@ pub fn tell_living() {
     crate::stack::peak::tell_living();
 }
 
+/// The thread is of another [`Known::kind`] from now on.
+pub fn set_kind(thread: &Thread, kind: u16) {
+    crate::stack::owed::change(thread.control().slot(), kind);
+}
+
+/// Bytes that a full thread needs of its stack beside what the program does with it: its
+/// thread-local storage and what is below a signal. 0 where there are no full threads.
+pub fn full_thread_bytes() -> usize {
+    crate::sys::libc_tls::library()
+        .map_or(0, |library| library.block_bytes() + crate::preempt::stack_bytes())
+}
+
 /// Begins the account of full threads' CPU time, which their records show; before the first one.
 pub fn count_cpu() {
     crate::cpu::begin();

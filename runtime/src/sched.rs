@@ -76,7 +76,7 @@ fn current_kernel() -> &'static Control {
     if let Some(control) = KERNEL.get() {
         return control;
     }
-    let made = crate::runtime::prepare().and_then(|()| stack::take(None, KERNEL_CLASS));
+    let made = crate::runtime::prepare().and_then(|()| stack::take(None, KERNEL_CLASS, 0));
     let control = match made {
         Ok(control) => control,
         Err(error) => panic!("no control block for a kernel thread: {error}"),
@@ -124,7 +124,7 @@ impl Drop for KernelGuard {
 
 /// A record for worker `index`, in a slot of its own that is never given back.
 pub(crate) fn worker_record(index: u32) -> io::Result<&'static Record> {
-    let control = stack::take(None, KERNEL_CLASS)?;
+    let control = stack::take(None, KERNEL_CLASS, 0)?;
     control.reset(Kind::Kernel, 1);
     let record = control.record();
     record.publish(&Fields {

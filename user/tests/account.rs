@@ -157,6 +157,23 @@ fn kernel_threads_and_cancelled_ones_are_in_the_report() {
     assert!(report["notes"].to_string().contains("of CPU time besides"), "{}", report["notes"]);
 }
 
+#[test]
+fn each_stack_is_measured_for_its_own_kind() {
+    let Some(case) = Case::new("mixed") else { return };
+    let peaks = |bytes: &str| {
+        let (output, report) = case.run(&[], &["mixed", bytes]);
+        assert!(output.status.success(), "{output:?}");
+        let peak = |start: &str| kind(&report, start)["stack_peak_bytes"].as_u64().expect("known");
+        (peak("varied"), peak("plain"))
+    };
+    let (shallow, plain) = peaks("1");
+    let (deep, plain_beside) = peaks("100000");
+    let (deeper, _) = peaks("102048");
+    assert!(shallow < 10_000 && deep > 100_000, "{shallow} {deep}");
+    assert_eq!(plain, plain_beside, "not a byte of the other kind's");
+    assert!((2048..2400).contains(&(deeper - deep)), "{deep} {deeper}");
+}
+
 /// CPU time that went by while threads of one kind alone had work; what the runtime and the main
 /// thread need beside them is little.
 #[test]

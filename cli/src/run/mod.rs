@@ -120,12 +120,13 @@ What differs with --threads user:
   its kernel threads.
   Policy, sizes of stacks, report and profile are as with kernel threads; classes, priorities and
   groups act in heddle's scheduler, and the kernel's policies stay as they are. A stack that is
-  sized has one of the runtime's sizes (64K, 256K, 1M, 8M, 64M), never less than it needs. Not
-  every stack is measured: the first 16 threads of a kind, then one in 64, of many one in 1024, and
-  all of a kind that live for longer than 0.2 ms; where the end of the process does not come to
-  heddle (a signal), those that live then are not, and their CPU time is not in the report. That
-  of a thread is what it had its worker for; where it had it for longer than 0.05 ms, it is what the
-  kernel says. --tripwire sees kernel threads alone, too. A
+  sized has one of the runtime's sizes (64K, 256K, 1M, 8M, 64M), never less than it needs.
+  Every stack is measured, of short threads when a thread of another kind gets it or the process
+  ends; where that end does not come to heddle (a signal), what was not measured by then is not,
+  and the CPU time of those that live then is not in the report. The CPU time of a thread is what
+  it had its worker for; where it had it for longer than 0.05 ms, what the kernel says.
+  --tripwire sees kernel threads alone. While short threads come fast, a new one may start up to
+  0.1 ms late, as workers that have nothing to do look by themselves instead of being woken. A
   child that the program forks goes on with the C library's threads.
 
 Debugging with --threads user:

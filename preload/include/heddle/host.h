@@ -21,7 +21,8 @@
 #define HEDDLE_HOST_VERSION 2u
 
 /* heddle_host_kind.flags */
-#define HEDDLE_HOST_FORCED 1u /* stack_bytes are the user's own word */
+#define HEDDLE_HOST_FORCED 1u  /* stack_bytes are the user's own word */
+#define HEDDLE_HOST_BY_NAME 2u /* a name may make another kind of its threads */
 
 /* What is known of a kind. Texts are not NUL-ended, and live as long as the process. */
 struct heddle_host_kind {

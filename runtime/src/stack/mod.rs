@@ -6,6 +6,7 @@
 
 pub(crate) mod observer;
 pub(crate) mod overflow;
+pub(crate) mod owed;
 pub(crate) mod peak;
 mod pool;
 mod region;

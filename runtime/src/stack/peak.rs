@@ -3,14 +3,15 @@
 //! A stack's peak is found from its pages: the lowest page that was ever touched, and in it the
 //! first word that is not zero. That is exact to the word when the stack was clean at the start,
 //! so threads that are measured get a stack whose pages were given back first. Only some threads
-//! of a role are measured: the first few, then one in 64.
+//! of a role are measured: the first few, then one in 64. Threads of which a layer above keeps
+//! account get a stack that none of another kind has used since it was wiped (`owed.rs`).
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 
 use heddle_record::Zone;
 
-use super::{CLASS_BYTES, CLASSES, observer};
+use super::{CLASS_BYTES, CLASSES, observer, owed};
 use crate::control::{self, Control, HIBERNATED, MEASURED};
 use crate::sys::memory::{self, PAGE};
 use crate::sys::pages;
@@ -70,8 +71,12 @@ fn begin_role(thread: &'static Control, number: u16) {
     clean(thread);
 }
 
-/// Makes `thread`, which is being made, one that is measured.
-pub(crate) fn clean(thread: &'static Control) {
+/// Makes `thread`, which has a clean stack, one that is measured at its end.
+pub(crate) fn choose(thread: &'static Control) {
+    thread.flags.set(thread.flags.get() | MEASURED);
+}
+
+fn clean(thread: &'static Control) {
     // The top's own page stays: a block of thread-local storage may be in it.
     let low = thread.stack.get().wrapping_add(PAGE);
     let used = thread.stack_top() as usize - low as usize;
@@ -81,7 +86,7 @@ pub(crate) fn clean(thread: &'static Control) {
         memory::discard(low, below);
         low.add(below).write_bytes(0, used - below);
     }
-    thread.flags.set(thread.flags.get() | MEASURED);
+    choose(thread);
 }
 
 /// Measures a thread that ends, if it was chosen; called after it left its stack.
@@ -100,24 +105,24 @@ fn finish_measured(thread: &'static Control) {
         role.peak_bytes.fetch_max(peak as u32, Relaxed);
         role.measured.fetch_add(1, Relaxed);
     }
-    observer::measured(thread, peak);
+    let kind = owed::kind_of(thread.slot());
+    if kind != 0 {
+        observer::measured(kind, peak);
+    }
 }
 
-/// Measures the full threads that live, or wait to be joined, of those that were chosen, and tells
-/// the observer; of all that live, what CPU time they have used. It may be called while they run.
+/// Tells the observer what stacks were used for of which that was not told yet, those of threads
+/// that live among them, and what CPU time living threads have used. It may be called while they
+/// run.
 pub(crate) fn tell_living() {
     let (me, own_cpu_ns) = (full::me(), cpu::own_ns());
     for slot in 0..super::slots_made() {
         // SAFETY: below the number of slots made.
         let thread = unsafe { control::at(slot) };
         let Some(fields) = thread.record().read() else { continue };
+        owed::tell(thread);
         if fields.kind != heddle_record::Kind::Full {
             continue;
-        }
-        if thread.flags.get() & MEASURED != 0
-            && let Some(peak) = of(thread)
-        {
-            observer::measured(thread, peak);
         }
         let is_own = me.is_some_and(|me| core::ptr::eq(me, thread));
         observer::lives(thread, if is_own { own_cpu_ns } else { fields.cpu_ns });
@@ -129,15 +134,24 @@ pub(crate) fn of(thread: &'static Control) -> Option<usize> {
     if !thread.kind.get().is_user_level() || thread.flags.get() & HIBERNATED != 0 {
         return None;
     }
-    let (stack, bytes) = (thread.stack.get(), thread.stack_bytes());
-    let top = thread.stack_top() as usize;
-    // SAFETY: the stack is committed memory of a slot that is not pooled (the caller's handle).
-    let lowest = unsafe { pages::lowest_used(stack.add(PAGE), bytes - PAGE) }?;
-    let peak = top.saturating_sub(lowest);
+    let peak = of_pooled(thread)?;
     let record = thread.record();
     record.set_stack_peak(peak as u32);
     record.set_zone(zone(peak, thread.stack_usable()));
     Some(peak)
+}
+
+/// As [`of`], whoever has the slot: its record is left alone.
+pub(crate) fn of_pooled(thread: &'static Control) -> Option<usize> {
+    let stack = thread.stack.get();
+    if stack.is_null() {
+        return None;
+    }
+    let (top, low) = (thread.stack_top() as usize, stack.wrapping_add(PAGE));
+    let bytes = (top - low as usize).next_multiple_of(PAGE);
+    // SAFETY: the stack of a slot that was made is committed memory, whoever uses it.
+    let lowest = unsafe { pages::lowest_used(low, bytes) }?;
+    Some(top.saturating_sub(lowest))
 }
 
 /// TEK's zones (section IV-B): below a quarter is Low, from three quarters on High.

@@ -12,7 +12,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use std::io;
 
 use super::region::Region;
-use super::{CLASS_BYTES, CLASSES};
+use super::{CLASS_BYTES, CLASSES, owed};
 use crate::control::{self, Control, Kind, OWN_TLS};
 use crate::raw_lock::RawLock;
 use crate::sys::memory::{self, PAGE};
@@ -25,6 +25,8 @@ const BATCH: u32 = 64;
 const CACHED_MAX: u32 = 2048;
 /// The same after a full thread, which has touched two pages more of its stack.
 const CACHED_FULL_MAX: u32 = 256;
+/// Pairs of a cache among which one is looked for that a kind of threads has used before.
+const LOOKED_AT: u32 = 8;
 /// Stacks of a class whose memory goes back in one round.
 const DECAYED_AT_ONCE: u32 = 1024;
 /// Pairs that are made at once while there are few.
@@ -57,6 +59,22 @@ impl List {
         self.head.set(control.next.get());
         self.count.set(self.count.get() - 1);
         Some(control)
+    }
+
+    /// Takes the first pair that fits, of the first few; else the first one.
+    fn pop_fitting(&self, fits: impl Fn(&Control) -> bool) -> Option<&'static Control> {
+        let mut link = &self.head;
+        for _ in 0..LOOKED_AT {
+            // SAFETY: the link is null or a slot of the slab, which is never unmapped.
+            let Some(control) = (unsafe { link.get().as_ref() }) else { break };
+            if fits(control) {
+                link.set(control.next.get());
+                self.count.set(self.count.get() - 1);
+                return Some(control);
+            }
+            link = &control.next;
+        }
+        self.pop()
     }
 
     /// Moves up to `count` pairs to `other`.
@@ -104,15 +122,18 @@ static POOLS: [Pool; CLASSES + 1] = [const {
 pub(crate) static SLOTS_MADE: AtomicU32 = AtomicU32::new(0);
 static SLOTS_LOCK: RawLock = RawLock::new();
 
-/// Takes a pair of `class`, from `cache` when the caller is a worker.
+/// Takes a pair of `class`, from `cache` when the caller is a worker; best one that owes nothing to
+/// other kinds of threads than `kind` (0 = none).
 #[inline]
-pub(crate) fn take(cache: Option<&Cache>, class: u8) -> io::Result<&'static Control> {
-    if let Some(cache) = cache
-        && let Some(control) = cache.0[class as usize].pop()
-    {
-        return Ok(control);
+pub(crate) fn take(cache: Option<&Cache>, class: u8, kind: u16) -> io::Result<&'static Control> {
+    let cached = cache.and_then(|cache| match kind {
+        0 => cache.0[class as usize].pop(),
+        kind => cache.0[class as usize].pop_fitting(|control| owed::fits(control.slot(), kind)),
+    });
+    match cached {
+        Some(control) => Ok(control),
+        None => take_shared(cache, class),
     }
-    take_shared(cache, class)
 }
 
 #[cold]
@@ -194,6 +215,7 @@ pub(crate) fn decay() -> bool {
         }
         let cleaned = List::new();
         while let Some(control) = cold.pop() {
+            owed::settle(control);
             control.discard_kept_tls();
             let low = control.stack.get().wrapping_add(PAGE);
             // SAFETY: the stack of a pooled slot, above its guard page: nobody uses it.

@@ -46,7 +46,11 @@ pub struct Known {
     pub role: u16,
     /// What starts it, as the record has it ([`crate::raw::intern`]), 0 = unknown.
     pub start: u32,
-    /// Whether its stack is cleaned before and measured after it.
+    /// Of which kind it is, for the account of stacks (`stack/owed.rs`); 0 = none.
+    pub kind: u16,
+    /// Whether it gets a stack that none of its kind has used, either: its kind may change.
+    pub may_change: bool,
+    /// Whether its stack is measured as soon as it has ended.
     pub measured: bool,
 }
 
@@ -245,11 +249,12 @@ impl Builder {
             Some(known) => known.role,
             None => self.role.as_deref().map_or(0, table::intern_role),
         };
+        let kind = self.known.map_or(0, |known| known.kind);
         let full = self.is_full();
         let block_bytes = if full { self.block_bytes()? } else { 0 };
         let class = self.stack_class(role, block_bytes)?;
         let here = full::here();
-        let thread = stack::take(here.as_ref().map(|here| &here.cache), class)?;
+        let thread = stack::take(here.as_ref().map(|here| &here.cache), class, kind)?;
         let created_ns = here.as_ref().map_or_else(clock::now_ns, |here| here.now.get());
         drop(here);
         sanitizer::reuse(thread.stack.get(), thread.stack_bytes());
@@ -269,9 +274,17 @@ impl Builder {
             thread.set_own_tls();
         }
         match self.known {
-            Some(known) if known.measured => stack::peak::clean(thread),
-            Some(_) => {}
-            None => stack::peak::begin(thread, role),
+            Some(known) if known.kind != 0 => {
+                stack::owed::take(thread, known.kind, known.may_change);
+                if known.measured {
+                    stack::peak::choose(thread);
+                }
+            }
+            Some(_) => stack::owed::take_unknown(thread.slot()),
+            None => {
+                stack::owed::take_unknown(thread.slot());
+                stack::peak::begin(thread, role);
+            }
         }
         if block_bytes != 0 {
             give_block(thread, is_kept)?;

@@ -13,6 +13,8 @@ use crate::threads::Start;
 const VERSION: u32 = 2;
 /// `HEDDLE_HOST_FORCED`
 pub const FORCED: u32 = 1;
+/// `HEDDLE_HOST_BY_NAME`
+pub const BY_NAME: u32 = 2;
 /// `HEDDLE_USE_EXPLICIT`
 pub const EXPLICIT: u32 = 2;
 /// `HEDDLE_USE_TUNED`

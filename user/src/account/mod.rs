@@ -1,9 +1,12 @@
 //! What is known of the kinds of full threads, and the account of what they did.
 //!
 //! The plan of `heddle run`, what tells kinds apart, and the account itself are libheddle-preload's
-//! ([`host`]); here is what is remembered per kind, so that making a thread costs two short looks,
-//! and the choice of the threads whose stacks are measured: the first ones of a kind, then one in
-//! some, and all of a kind whose threads live so long that it does not count.
+//! ([`host`]); here is what is remembered per kind, so that making a thread costs two short looks.
+//!
+//! All stacks are measured. Those of the first threads of a kind, of one in some of the others, and
+//! of all of a kind whose threads live so long that it does not count, are when their threads have
+//! ended; the others later, for the whole kind (`stack/owed.rs` of the runtime): of these a process
+//! that is killed tells nothing.
 //!
 //! Invariant: the library behind is called with the worker pinned: its locks are waited for in the
 //! kernel, so no holder may be left for another thread.
@@ -21,22 +24,19 @@ use heddle::raw::{self, Known, Observer};
 use heddle::thread::Thread;
 use libc::{pthread_attr_t, pthread_t};
 
-use crate::threads::attributes::Wanted;
+use crate::threads::attributes::{EXTRA_BYTES, Wanted, extra_bytes};
 use crate::threads::{Start, identity, own};
 use host::{Birth, Host};
 
-/// Threads of a kind that are measured first.
+/// Threads of a kind that are measured at once, first.
 const MEASURED_FIRST: u32 = 16;
-/// After that one in so many is, as long as there were not `MANY`, and then one in so many: a
-/// measured one costs some 13 us more, as its stack is cleaned, faults pages in, and is looked at.
+/// After that one in so many is: a measured one costs some 1 us more.
 const MEASURED_THEN: u32 = 64;
-const MANY: u32 = 1024;
-const MEASURED_LATE: u32 = 1024;
 /// To measure costs a hundredth of such a life.
 const LONG_LIFE_NS: u64 = 200_000;
 /// What a stack is that the tuner chose is no less than this, our part and the C library's included
 /// (`TUNED_MIN` of libheddle-preload); they are taken off, as the builder adds them.
-const TUNED_BYTES_MIN: usize = (64 << 10) - (16 << 10);
+const TUNED_BYTES_MIN: usize = 64 << 10;
 /// Kinds, at most, and one for "none".
 const KINDS_MAX: usize = 2048 + 1;
 const PAGE: usize = 4096;
@@ -81,6 +81,7 @@ struct Kind {
     stack: [AtomicU32; 2],
     started: AtomicU32,
     is_long: AtomicBool,
+    is_by_name: AtomicBool,
 }
 
 static KINDS: [Kind; KINDS_MAX] = [const {
@@ -93,6 +94,7 @@ static KINDS: [Kind; KINDS_MAX] = [const {
         stack: [const { AtomicU32::new(0) }; 2],
         started: AtomicU32::new(0),
         is_long: AtomicBool::new(false),
+        is_by_name: AtomicBool::new(false),
     }
 }; KINDS_MAX];
 
@@ -154,9 +156,9 @@ pub fn begins_at(base: usize) {
     }
 }
 
-fn measured(thread_pointer: *mut u8, peak: usize) {
-    let (kind, peak) = (kind_at(thread_pointer), peak.saturating_sub(FRAMES_BYTES.load(Relaxed)));
-    if let Some(host) = host().filter(|_| kind != 0) {
+fn measured(kind: u16, peak: usize) {
+    let (kind, peak) = (u32::from(kind), peak.saturating_sub(FRAMES_BYTES.load(Relaxed)));
+    if let Some(host) = host() {
         let resident = peak.next_multiple_of(PAGE) as u64;
         let _pin = raw::pin();
         // SAFETY: the library's function.
@@ -216,19 +218,22 @@ pub fn plan(origin: &Origin, wanted: &Wanted) -> Planned {
         known: Known {
             role: kind.role.load(Relaxed) as u16,
             start: kind.start.load(Relaxed),
+            // Numbers are below `KINDS_MAX`.
+            kind: number as u16,
+            may_change: kind.is_by_name.load(Relaxed),
             measured: number != 0 && is_chosen(kind),
         },
         priority: u8::try_from(kind.priority.load(Relaxed)).ok().filter(|&it| it != 0),
         group: Group::from_raw(kind.group.load(Relaxed) as u8).unwrap_or(Group::Normal),
-        stack_bytes: if tuned != 0 { tuned } else { wanted.stack_bytes },
+        stack_bytes: if tuned != 0 { tuned } else { wanted.stack_bytes() },
         birth: Birth { asked, given: asked, flags },
     }
 }
 
 fn is_chosen(kind: &Kind) -> bool {
     let before = kind.started.fetch_add(1, Relaxed);
-    let share = if before < MANY { MEASURED_THEN } else { MEASURED_LATE };
-    before < MEASURED_FIRST || before.is_multiple_of(share) || kind.is_long.load(Relaxed)
+    let is_due = before < MEASURED_FIRST || before.is_multiple_of(MEASURED_THEN);
+    is_due || kind.is_long.load(Relaxed)
 }
 
 /// Remembers what the library knows of a kind. Any number of threads may do so at once: they all
@@ -239,11 +244,16 @@ fn learn(host: &Host, number: u32, start: usize) {
     for (index, flags) in [0, host::EXPLICIT].into_iter().enumerate() {
         let said = host.describe(number, flags);
         let is_forced = said.flags & host::FORCED != 0;
-        let least = if is_forced { 0 } else { TUNED_BYTES_MIN as u32 };
-        let bytes = if said.stack_bytes == 0 { 0 } else { said.stack_bytes.max(least) };
-        kind.stack[index].store(bytes, Relaxed);
+        let bytes = match said.stack_bytes as usize {
+            0 => 0,
+            bytes if is_forced => bytes,
+            // What a signal needs more on some processors is part of the reserve.
+            bytes => (bytes + EXTRA_BYTES).max(TUNED_BYTES_MIN) - extra_bytes(),
+        };
+        kind.stack[index].store(bytes as u32, Relaxed);
     }
     let said = host.describe(number, 0);
+    kind.is_by_name.store(said.flags & host::BY_NAME != 0, Relaxed);
     let role = said.role().unwrap_or_else(|| identity::describe(start));
     kind.role.store(raw::intern_role(&role).into(), Relaxed);
     kind.start.store(said.start().map_or(0, |text| raw::intern(&text)), Relaxed);
@@ -264,10 +274,10 @@ fn without_account(origin: &Origin, wanted: &Wanted) -> Planned {
         .or_insert_with(|| raw::intern_role(&identity::describe(origin.start)));
     Planned {
         kind: 0,
-        known: Known { role, start: 0, measured: false },
+        known: Known { role, ..Known::default() },
         priority: None,
         group: Group::Normal,
-        stack_bytes: wanted.stack_bytes,
+        stack_bytes: wanted.stack_bytes(),
         birth: Birth::default(),
     }
 }
@@ -327,12 +337,18 @@ impl Ruled {
 ///
 /// # Safety
 /// 1. `name` is a text.
-pub unsafe fn named(kind: &AtomicU32, name: *const c_char, born: &Born) -> Option<Ruled> {
+pub unsafe fn named(
+    thread: &Thread,
+    kind: &AtomicU32,
+    name: *const c_char,
+    born: &Born,
+) -> Option<Ruled> {
     let number = kind.load(Relaxed);
     let host = host().filter(|_| number != 0)?;
     let _pin = raw::pin();
     // SAFETY: by 1.
     let (moved, ruled) = unsafe { host.named(number, name, &born.birth) };
     kind.store(moved, Relaxed);
+    raw::set_kind(thread, moved as u16);
     ruled.map(Ruled)
 }

@@ -9,18 +9,21 @@ use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 use core::ptr;
 
+use heddle::raw;
 use libc::{pthread_attr_t, pthread_t};
 
 use super::{DETACHED, find};
 use core::sync::atomic::Ordering::Relaxed;
 
-/// What our own frames and a signal's may need beside the program's, in a small stack.
-const EXTRA_BYTES: usize = 16 << 10;
+/// What our own frames and a signal's may need beside the program's, in a small stack; in a large
+/// one it is what a full thread really needs, on processors where a signal needs more.
+pub const EXTRA_BYTES: usize = 16 << 10;
 /// From this size on the extra bytes and the thread-local storage are taken out of what was asked
 /// for, as the C library does it: the sizes of the runtime's stacks are powers of two.
 const LARGE_BYTES: usize = 256 << 10;
 /// The runtime's largest stack.
 const STACK_BYTES_MAX: usize = 64 << 20;
+const PAGE: usize = 4096;
 
 // SAFETY: the C library's functions, by its header.
 unsafe extern "C" {
@@ -39,9 +42,13 @@ pub struct Wanted {
     pub is_explicit: bool,
     /// As the program said, `None` where it said nothing.
     pub asked_bytes: Option<usize>,
-    /// For the runtime's builder.
-    pub stack_bytes: usize,
+    bytes: usize,
     pub guard_bytes: usize,
+}
+
+/// What of a stack is not the program's.
+pub fn extra_bytes() -> usize {
+    raw::full_thread_bytes().next_multiple_of(PAGE).max(EXTRA_BYTES)
 }
 
 impl Wanted {
@@ -61,6 +68,15 @@ impl Wanted {
             let wanted = Wanted::read(default.as_ptr());
             libc::pthread_attr_destroy(default.as_mut_ptr());
             Wanted { asked_bytes: None, ..wanted }
+        }
+    }
+
+    /// For the runtime's builder.
+    pub fn stack_bytes(&self) -> usize {
+        if self.bytes >= LARGE_BYTES {
+            self.bytes - extra_bytes()
+        } else {
+            self.bytes + EXTRA_BYTES
         }
     }
 
@@ -86,14 +102,12 @@ impl Wanted {
         }
         let is_explicit = inherit == libc::PTHREAD_EXPLICIT_SCHED;
         let is_real_time = is_explicit && policy != libc::SCHED_OTHER;
-        let stack_bytes =
-            if bytes >= LARGE_BYTES { bytes - EXTRA_BYTES } else { bytes + EXTRA_BYTES };
         Wanted {
-            needs_kernel_thread: is_own_stack || is_real_time || stack_bytes > STACK_BYTES_MAX,
+            needs_kernel_thread: is_own_stack || is_real_time || bytes > STACK_BYTES_MAX,
             is_detached: detached == libc::PTHREAD_CREATE_DETACHED,
             is_explicit,
             asked_bytes: Some(bytes),
-            stack_bytes,
+            bytes,
             guard_bytes: guard,
         }
     }

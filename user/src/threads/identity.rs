@@ -96,7 +96,7 @@ pub unsafe extern "C" fn heddle_user_pthread_setname_np(
     // SAFETY: the caller's thread, which exists.
     let kind = unsafe { &(*own::words_of(target_name)).kind };
     // SAFETY: the caller's text.
-    let ruled = unsafe { account::named(kind, name, &target.born.get()) };
+    let ruled = unsafe { account::named(thread, kind, name, &target.born.get()) };
     if let Some(ruled) = ruled {
         ruled.apply(thread, about.schedule.critical());
     }

@@ -4,6 +4,7 @@
  *     kinds sizes BYTES    three kinds, one of which asks for 300 KiB; `deep` uses BYTES
  *     kinds own            a thread on the program's own memory, and one that is cancelled
  *     kinds cpu            150 ms of CPU time in short pieces, as much in one, and next to none
+ *     kinds mixed BYTES    many short threads of two kinds in turns; one of `varied` uses BYTES
  *     kinds end HOW        a thread that never ends, and an end by return, _exit, exec, kill
  */
 #define _GNU_SOURCE
@@ -144,6 +145,31 @@ static int own(void)
 	return 0;
 }
 
+static void *varied(void *argument)
+{
+	use_stack(argument ? depth : 1);
+	return NULL;
+}
+
+static void one(void *(*start)(void *), void *argument)
+{
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, start, argument);
+	pthread_join(thread, NULL);
+}
+
+/* The deep one is late, and has no number that a power of two divides. */
+static int mixed(void)
+{
+	for (int i = 0; i < 1000; i++) {
+		one(varied, i == 777 ? &depth : NULL);
+		if (i % 10 == 7)
+			one(plain, NULL);
+	}
+	return 0;
+}
+
 static long used_ns(void)
 {
 	struct timespec used;
@@ -231,5 +257,7 @@ int main(int count, char **words)
 		return cpu();
 	may_go = 1;
 	depth = word ? (size_t)atol(word) : 0;
+	if (strcmp(mode, "mixed") == 0)
+		return mixed();
 	return strcmp(mode, "sizes") == 0 ? sizes() : end(word ? word : "");
 }
