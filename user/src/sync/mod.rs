@@ -19,14 +19,52 @@ use core::sync::atomic::AtomicU32;
 use heddle::raw::{self, Ended, Manner, Moment};
 
 use crate::errno;
+use crate::threads::signals::{self, Ran};
 
 /// Waits for a wake of `word` if it is `expected`; not a cancellation point. `errno` is kept.
+///
+/// A full thread that is sent a signal runs its handler and waits again: who has stopped all
+/// threads by signals holds what this one waits for, or never hears of it.
 ///
 /// # Safety
 /// 1. `word` may be read until the call returns or a wake has ended the wait.
 unsafe fn wait(word: *const AtomicU32, expected: u32, until: Moment) -> Ended {
     // SAFETY: by 1.
-    errno::kept(|| unsafe { raw::futex_wait(word, expected, until, Manner::PLAIN) })
+    errno::kept(|| unsafe { wait_called(word, expected, until, Manner::PLAIN, true) })
+}
+
+/// As [`raw::futex_wait`], but no cancellation ends it. A full thread that is called answers, and
+/// waits again; a handler that is to interrupt calls ends the wait if it does not `go_on`.
+///
+/// # Safety
+/// 1. `word` may be read until the call returns or a wake has ended the wait.
+pub unsafe fn wait_called(
+    word: *const AtomicU32,
+    expected: u32,
+    until: Moment,
+    manner: Manner,
+    go_on: bool,
+) -> Ended {
+    if crate::me().is_none() {
+        // SAFETY: by 1.
+        return unsafe { raw::futex_wait(word, expected, until, manner) };
+    }
+    let mut has_waited = false;
+    loop {
+        if raw::is_called() && signals::called() == Ran::Interrupting && has_waited && !go_on {
+            return Ended::Cancelled;
+        }
+        // A call that can't be answered now does not end the wait.
+        let manner = Manner { is_cancellable: !raw::is_called(), ..manner };
+        let was_enabled = raw::set_cancellable(false);
+        // SAFETY: by 1.
+        let ended = unsafe { raw::futex_wait(word, expected, until, manner) };
+        raw::set_cancellable(was_enabled);
+        if ended != Ended::Cancelled {
+            return ended;
+        }
+        has_waited = true;
+    }
 }
 
 /// Wakes at most `most` waiters for `word`, which need not exist any more; returns how many.

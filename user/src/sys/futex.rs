@@ -13,6 +13,8 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use heddle::raw::{self, Ended, Manner, Moment};
 use libc::timespec;
 
+use crate::sync;
+
 /// The arguments of the system call.
 pub struct Call {
     pub word: usize,
@@ -58,6 +60,27 @@ fn word(address: usize) -> core::result::Result<*const AtomicU32, c_int> {
     }
 }
 
+/// Wakes at most `most` of those who wait for `word`; how many.
+///
+/// A signal handler may have come in the middle of the lot. Then it is done a moment later and the
+/// number is not known; who is woken for nothing finds that out, as with the kernel's.
+fn wake(word: *const AtomicU32, most: u32, bits: u32) -> u32 {
+    if !raw::is_pinned() {
+        return raw::futex_wake(word, most, bits);
+    }
+    let action = if most == 1 { wake_so_many } else { wake_all };
+    raw::when_unpinned(action, word.expose_provenance());
+    0
+}
+
+fn wake_so_many(address: usize, times: u32) {
+    raw::futex_wake(core::ptr::with_exposed_provenance(address), times, raw::ANY);
+}
+
+fn wake_all(address: usize, _times: u32) {
+    wake_so_many(address, u32::MAX);
+}
+
 impl Call {
     /// When a wait ends by itself.
     fn moment(&self, is_absolute: bool) -> core::result::Result<Moment, c_int> {
@@ -81,9 +104,10 @@ impl Call {
         if bits == 0 {
             return Err(libc::EINVAL);
         }
+        let manner = Manner { bits, ..Manner::PLAIN };
         // SAFETY: the caller's word.
         let ended = crate::errno::kept(|| unsafe {
-            raw::futex_wait(word, self.value, until, Manner { bits, ..Manner::PLAIN })
+            sync::wait_called(word, self.value, until, manner, false)
         });
         match ended {
             Ended::Woken => Ok(0),
@@ -105,7 +129,7 @@ impl Call {
         if bits == 0 {
             return Err(libc::EINVAL);
         }
-        Ok(c_long::from(raw::futex_wake(word(self.word)?, self.most(), bits)))
+        Ok(c_long::from(wake(word(self.word)?, self.most(), bits)))
     }
 
     fn requeue(&self, expected: Option<u32>) -> Result {
@@ -113,6 +137,10 @@ impl Call {
         let (wake, most) = (self.value as i32, self.timeout_or_count as i32);
         if wake < 0 || most < 0 {
             return Err(libc::EINVAL);
+        }
+        if raw::is_pinned() {
+            // They find their word as it is, and wait for it or for the other.
+            return Ok(c_long::from(self::wake(from, u32::MAX, raw::ANY)));
         }
         // SAFETY: the caller's word.
         match unsafe { raw::futex_requeue(from, expected, to, wake as u32, most as u32) } {
@@ -155,10 +183,10 @@ impl Call {
             5 => old >= expected,
             _ => return Err(libc::ENOSYS),
         };
-        let mut woken = raw::futex_wake(first, self.most(), raw::ANY);
+        let mut woken = wake(first, self.most(), raw::ANY);
         if holds {
             let most = (self.timeout_or_count as i32).max(1) as u32;
-            woken += raw::futex_wake(second, most, raw::ANY);
+            woken += wake(second, most, raw::ANY);
         }
         Ok(c_long::from(woken))
     }

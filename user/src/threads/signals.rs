@@ -16,7 +16,7 @@
 //!
 //! Differences from the kernel's: a signal that is pending is noted once, real-time signals too;
 //! handlers run on the thread's stack, whatever `sigaltstack` says; a thread that waits for a
-//! mutex, or for a kernel thread of the blocking pool, runs its handlers when it goes on.
+//! kernel thread of the blocking pool runs its handlers when it goes on.
 //!
 //! # Safety
 //! For all exported functions of this file: as the C library's functions of the same name.
@@ -307,12 +307,17 @@ pub fn interrupted() -> Then {
 
 /// What a full thread runs that was called while it computed.
 pub fn answer() {
-    let Some(me) = this() else { return };
+    called();
+}
+
+/// Runs what the calling full thread was called for.
+pub fn called() -> Ran {
+    let Some(me) = this() else { return Ran::Nothing };
     if me.own.asynchronous.load(Relaxed) && raw::is_cancelled() {
         raw::answer_call();
         cancel::act();
     }
-    deliver(me);
+    deliver(me)
 }
 
 /// The calling thread ends: it takes no signals any more.
