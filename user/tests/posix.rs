@@ -122,7 +122,10 @@ impl Suite {
     fn compile(&self, program: &Program) -> Result<(), String> {
         let executable = self.executable(program);
         let include = self.repo.join("capi/tests");
-        let inputs = [program.source.clone(), include.join("check.h")];
+        let mut inputs = vec![program.source.clone(), include.join("check.h")];
+        // A program of several files has the others in a folder of its name.
+        let parts = fs::read_dir(program.source.with_extension("")).into_iter().flatten();
+        inputs.extend(parts.filter_map(|entry| Some(entry.ok()?.path())));
         let built = modified(&executable);
         if built.is_some() && inputs.iter().all(|input| modified(input) < built) {
             return Ok(());
