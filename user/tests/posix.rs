@@ -6,7 +6,12 @@
 //! without the library first, which shows that they ask no more than POSIX promises. Arguments
 //! that are no options select programs by part of their name.
 //!
+//! With `HEDDLE_NIGHTLY` set the programs are run many times instead, see `posix/nightly.rs`.
+//!
 //! Invariant: the run ends; every program has a time limit, and none outlives the run.
+
+#[path = "posix/nightly.rs"]
+mod nightly;
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -151,10 +156,7 @@ impl Suite {
         if way.loaded {
             command.env("LD_PRELOAD", &self.library);
         }
-        match run_limited(command, &log) {
-            Ok(outcome) => outcome,
-            Err(error) => Outcome::Fail(error),
-        }
+        outcome_of(command, &log, TIME_LIMIT)
     }
 }
 
@@ -178,8 +180,12 @@ fn succeed(command: &mut Command) -> Result<(), String> {
     Err(format!("{:?}: {}\n{errors}", command.get_program(), output.status))
 }
 
+fn outcome_of(program: Command, log: &Path, limit: Duration) -> Outcome {
+    run_limited(program, log, limit).unwrap_or_else(Outcome::Fail)
+}
+
 /// Runs one program in its own process group; the whole group ends with it.
-fn run_limited(mut program: Command, log: &Path) -> Result<Outcome, String> {
+fn run_limited(mut program: Command, log: &Path, limit: Duration) -> Result<Outcome, String> {
     let output = File::create(log).map_err(|e| e.to_string())?;
     let errors = output.try_clone().map_err(|e| e.to_string())?;
     let mut child = program
@@ -190,7 +196,7 @@ fn run_limited(mut program: Command, log: &Path) -> Result<Outcome, String> {
         .spawn()
         .map_err(|e| format!("{program:?}: {e}"))?;
     let group = -i32::try_from(child.id()).unwrap_or(0);
-    let end = Instant::now() + TIME_LIMIT;
+    let end = Instant::now() + limit;
     let status = loop {
         match child.try_wait().map_err(|e| e.to_string())? {
             Some(status) => break Some(status),
@@ -204,7 +210,7 @@ fn run_limited(mut program: Command, log: &Path) -> Result<Outcome, String> {
     let text = String::from_utf8_lossy(&text).trim().to_string();
     let Some(status) = status else {
         let _ = child.wait();
-        return Ok(Outcome::Fail(format!("no end within {TIME_LIMIT:?}; {text}")));
+        return Ok(Outcome::Fail(format!("no end within {limit:?}; {text}")));
     };
     Ok(match status.code() {
         Some(0) => Outcome::Pass,
@@ -276,6 +282,9 @@ fn test_all(filters: &[String]) -> Result<bool, String> {
     let broken = broken.into_inner().unwrap();
     if let Some(error) = broken.first() {
         return Err(format!("{} programs do not compile; the first: {error}", broken.len()));
+    }
+    if let Some(asked) = nightly::asked() {
+        return Ok(nightly::run(&suite, &programs, asked));
     }
     for (part, what) in LEFT_OUT {
         println!("not run: {part} of the C API's programs: {what}");

@@ -33,7 +33,7 @@ pub enum Level {
     Quick,
     /// Everything that can run on this machine
     Full,
-    /// What takes hours, and nothing else: programs' own suites
+    /// What takes hours, and nothing else: programs' own suites, stress, many runs
     Nightly,
 }
 

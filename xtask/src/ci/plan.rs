@@ -153,5 +153,11 @@ fn quick(planner: &mut Planner) {
 
 fn nightly(planner: &mut Planner) {
     let suites = planner.test("-p heddle-user --test suites").env("HEDDLE_NIGHTLY", "1");
-    planner.add("user-suites", "programs' own tests, natively and on heddle", 60, vec![suites]);
+    planner.add("user-suites", "programs' own tests, natively and on heddle", 90, vec![suites]);
+    let many = planner.test("-p heddle-user --test posix").env("HEDDLE_NIGHTLY", "programs");
+    planner.add("user-programs", "conformance programs, each 50 times otherwise", 240, vec![many]);
+    let long = planner.test("-p heddle-user --test posix").env("HEDDLE_NIGHTLY", "long");
+    planner.add("user-long", "10^6 threads, 10 000 connections for 10 minutes", 70, vec![long]);
+    let wakes = planner.test("-p heddle-user --test posix").env("HEDDLE_NIGHTLY", "wakes");
+    planner.add("user-wakes", "every wait against every waker, three hours", 210, vec![wakes]);
 }

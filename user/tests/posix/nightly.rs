@@ -1,0 +1,186 @@
+//! The programs many times over, each time otherwise: one to four workers, either way of waiting for
+//! the world outside, short and long slices, with and without others that want the processors.
+//!
+//! `HEDDLE_NIGHTLY=programs` runs each of them [`TIMES`] times, `HEDDLE_NIGHTLY=N` N times.
+//! `HEDDLE_NIGHTLY=wakes` runs the stress of all waits (`wakes.c`) for [`WAKES`] in each way,
+//! `HEDDLE_NIGHTLY=wakes:SECONDS` for so long. `HEDDLE_NIGHTLY=long` runs [`LONG`].
+//!
+//! Invariant: what a run was like stands in the line that tells of its failure, and `HEDDLE_SEED`
+//! repeats the choices.
+
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::{Outcome, Program, Suite, WAYS, Way, in_parallel, outcome_of};
+
+const TIMES: u64 = 50;
+const WAKES: Duration = Duration::from_secs(3600);
+/// Of a program that is done in a second when nobody is beside it.
+const LIMIT: Duration = Duration::from_secs(240);
+/// At most so many want the processors beside the programs.
+const HOGS: u64 = 4;
+
+/// What is asked for.
+pub enum Asked {
+    /// All programs so many times.
+    Programs(u64),
+    /// The stress of all waits, for so long in each way.
+    Wakes(Duration),
+    /// The programs that can do more than they do in every run.
+    Long,
+}
+
+/// Programs with their arguments: a million short threads, ten thousand connections.
+const LONG: &[(&str, &[&str])] =
+    &[("thread_memory", &["1000000"]), ("hold_connections", &["10000", "600"])];
+/// More than those take on a busy machine.
+const LONG_LIMIT: Duration = Duration::from_secs(1800);
+
+/// By the environment; anything that is not understood is the first of them.
+pub fn asked() -> Option<Asked> {
+    let text = std::env::var("HEDDLE_NIGHTLY").ok().filter(|text| text != "0")?;
+    Some(match text.split_once(':') {
+        _ if text == "long" => Asked::Long,
+        _ if text == "wakes" => Asked::Wakes(WAKES),
+        Some(("wakes", seconds)) => {
+            Asked::Wakes(seconds.parse().map_or(WAKES, Duration::from_secs))
+        }
+        _ => Asked::Programs(text.parse().unwrap_or(TIMES)),
+    })
+}
+
+pub fn run(suite: &Suite, programs: &[Program], asked: Asked) -> bool {
+    match asked {
+        Asked::Programs(times) => many_times(suite, programs, times),
+        Asked::Wakes(time) => wakes(suite, programs, time),
+        Asked::Long => long(suite, programs),
+    }
+}
+
+/// splitmix64: the number at a place of a seed's sequence.
+fn number(seed: u64, place: u64) -> u64 {
+    let mut z = seed.wrapping_add(place.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ z >> 31
+}
+
+fn seed() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let given = std::env::var("HEDDLE_SEED").ok().and_then(|text| text.parse().ok());
+    given.unwrap_or(now.as_secs())
+}
+
+/// What the environment of a run says.
+fn environment(choice: u64) -> Vec<(&'static str, String)> {
+    let mut said = vec![("HEDDLE_WORKERS", (1 + choice % 4).to_string())];
+    if choice >> 8 & 3 == 0 {
+        said.push(("HEDDLE_IO", "epoll".to_owned()));
+    }
+    if choice >> 16 & 3 != 0 {
+        said.push(("HEDDLE_SLICE", (1 + (choice >> 24) % 8).to_string()));
+    }
+    said
+}
+
+/// Takes processors, as many as the seed says, others every half second, until `is_over`.
+fn hog(seed: u64, index: u64, is_over: &AtomicBool) {
+    let start = Instant::now();
+    while !is_over.load(Relaxed) {
+        let turn = start.elapsed().as_millis() as u64 / 500;
+        if number(seed, turn) % (HOGS + 1) > index {
+            (0..10_000).for_each(|_| std::hint::spin_loop());
+        } else {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+fn many_times(suite: &Suite, programs: &[Program], times: u64) -> bool {
+    let seed = seed();
+    println!("each program {times} times, HEDDLE_SEED={seed}");
+    let runs: Vec<(u64, &Program)> =
+        (0..times).flat_map(|turn| programs.iter().map(move |program| (turn, program))).collect();
+    let (passed, skipped) = (AtomicU64::new(0), AtomicU64::new(0));
+    let failed = Mutex::new(Vec::new());
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for index in 0..HOGS {
+            let is_over = &is_over;
+            scope.spawn(move || hog(seed, index, is_over));
+        }
+        in_parallel(runs.into_iter().enumerate().collect(), |(place, (turn, program))| {
+            let said = environment(number(seed, place as u64));
+            match run_once(suite, program, turn, &said) {
+                Outcome::Pass => passed.fetch_add(1, Relaxed),
+                Outcome::Skip(_) => skipped.fetch_add(1, Relaxed),
+                Outcome::Fail(reason) => {
+                    println!("{} {said:?}: FAILED: {reason}", program.name());
+                    failed.lock().unwrap().push(program.name());
+                    0
+                }
+            };
+        });
+        is_over.store(true, Relaxed);
+    });
+    let failed = failed.into_inner().unwrap().len();
+    println!("{} passed, {} skipped, {failed} failed", passed.into_inner(), skipped.into_inner());
+    failed == 0
+}
+
+fn run_once(
+    suite: &Suite,
+    program: &Program,
+    turn: u64,
+    said: &[(&'static str, String)],
+) -> Outcome {
+    let executable = suite.executable(program);
+    let mut command = Command::new(&executable);
+    command.env("LD_PRELOAD", &suite.library).envs(said.iter().map(|(name, value)| (name, value)));
+    outcome_of(command, &executable.with_extension(format!("nightly-{turn}.log")), LIMIT)
+}
+
+/// Runs one of ours with arguments; whether it held. The last line that it prints is shown.
+fn run_long(
+    suite: &Suite,
+    programs: &[Program],
+    (name, arguments): (&str, &[&str]),
+    way: &Way,
+    limit: Duration,
+) -> bool {
+    let Some(program) = programs.iter().find(|it| it.own && it.name() == name) else {
+        return false;
+    };
+    let executable = suite.executable(program);
+    let mut command = Command::new(&executable);
+    command.env("LD_PRELOAD", &suite.library).envs(way.env.iter().copied()).args(arguments);
+    let log = executable.with_extension(format!("{}.long.log", way.label.replace(' ', "-")));
+    let outcome = outcome_of(command, &log, limit);
+    let said = std::fs::read_to_string(&log).unwrap_or_default();
+    println!("{:10} {name}: {}", way.label, said.lines().last().unwrap_or_default());
+    if let Outcome::Fail(reason) = &outcome {
+        println!("{:10} {name}: FAILED: {reason}", way.label);
+    }
+    !matches!(outcome, Outcome::Fail(_))
+}
+
+fn tell(held: &[bool]) -> bool {
+    let failed = held.iter().filter(|held| !**held).count();
+    println!("{} passed, 0 skipped, {failed} failed", held.len() - failed);
+    failed == 0
+}
+
+fn wakes(suite: &Suite, programs: &[Program], time: Duration) -> bool {
+    let seconds = time.as_secs().to_string();
+    let run = |way| run_long(suite, programs, ("wakes", &[&seconds]), way, time + LIMIT);
+    tell(&WAYS.iter().map(run).collect::<Vec<_>>())
+}
+
+fn long(suite: &Suite, programs: &[Program]) -> bool {
+    let run = |it: &(&str, &[&str])| run_long(suite, programs, *it, &WAYS[0], LONG_LIMIT);
+    tell(&LONG.iter().map(run).collect::<Vec<_>>())
+}

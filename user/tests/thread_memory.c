@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * Short threads, one after the other and some at once, leave nothing behind: what the allocator
+ * kept for them, thread-local storage and stacks are used again.
+ *
+ *   thread_memory [THREADS]
+ */
+#include "check.h"
+
+/* Before the first look everything has been as large as it gets. */
+enum { THREADS = 100000, AT_ONCE = 20, WARM_PERCENT = 20, GROWTH_KB_MAX = 4096 };
+
+static __thread char *own;
+static pthread_key_t key;
+
+static void *allocate(void *arg)
+{
+	char *blocks[8];
+	uintptr_t number = (uintptr_t)arg;
+	for (int i = 0; i < 8; i++) {
+		blocks[i] = malloc(24 << (number + i) % 8);
+		CHECK(blocks[i]);
+		*blocks[i] = 1;
+	}
+	own = blocks[0];
+	CHECK_EQ(pthread_setspecific(key, blocks[1]), 0);
+	for (int i = 2; i < 8; i++)
+		free(blocks[i]);
+	free(own);
+	return arg;
+}
+
+static long resident_kb(void)
+{
+	long kb = -1;
+	char line[256];
+	FILE *status = fopen("/proc/self/status", "r");
+	CHECK(status);
+	while (fgets(line, sizeof(line), status))
+		if (sscanf(line, "VmRSS: %ld", &kb) == 1)
+			break;
+	fclose(status);
+	CHECK(kb > 0);
+	return kb;
+}
+
+static void run(long count)
+{
+	pthread_t threads[AT_ONCE];
+	for (long done = 0; done < count; done += AT_ONCE) {
+		for (long i = 0; i < AT_ONCE; i++)
+			threads[i] = start_thread(allocate, (void *)(uintptr_t)(done + i));
+		for (long i = 0; i < AT_ONCE; i++)
+			join_thread(threads[i]);
+	}
+}
+
+int main(int count, char **words)
+{
+	long threads = count > 1 ? atol(words[1]) : THREADS;
+	CHECK_EQ(pthread_key_create(&key, free), 0);
+	run(threads * WARM_PERCENT / 100);
+	long before = resident_kb();
+	run(threads - threads * WARM_PERCENT / 100);
+	long after = resident_kb();
+	printf("%ld threads: %ld KiB, then %ld KiB\n", threads, before, after);
+	CHECK(after - before < GROWTH_KB_MAX);
+	return 0;
+}
