@@ -1,5 +1,5 @@
-//! The programs many times over, each time otherwise: one to four workers, either way of waiting for
-//! the world outside, short and long slices, with and without others that want the processors.
+//! The programs many times over, each time otherwise: one to four workers, either way of waiting
+//! for the world outside, short and long slices, with and without others that want the processors.
 //!
 //! `HEDDLE_NIGHTLY=programs` runs each of them [`TIMES`] times, `HEDDLE_NIGHTLY=N` N times.
 //! `HEDDLE_NIGHTLY=wakes` runs the stress of all waits (`wakes.c`) for [`WAKES`] in each way,
