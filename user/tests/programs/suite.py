@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Runs modules of Python's own tests: suite.py RESULTS SECONDS MODULE...
 
-Writes a line `OUTCOME ID` for each test into the file RESULTS, sorted: ok, skipped, or failed. A
-test may be one of the modules, too. The process ends with its frames when the time is over.
+Writes a line `OUTCOME ID` for each test into the file RESULTS: ok, skipped, or failed; as soon as
+it has ended, so that what was done by then is known if the process ends with its frames when the
+time is over, and all of them sorted at the end. A test may be one of the modules, too.
 """
 
 import faulthandler
@@ -17,6 +18,11 @@ class Result(unittest.TextTestResult):
         name = test.id() if hasattr(test, "id") else str(test)
         if outcomes.get(name) != "failed":
             outcomes[name] = outcome
+
+    def stopTest(self, test):
+        super().stopTest(test)
+        with open(sys.argv[1], "a") as file:
+            file.write("%s %s\n" % (outcomes.get(test.id(), "failed"), test.id()))
 
     def addSuccess(self, test):
         super().addSuccess(test)

@@ -153,7 +153,7 @@ fn quick(planner: &mut Planner) {
 
 fn nightly(planner: &mut Planner) {
     let suites = planner.test("-p heddle-user --test suites").env("HEDDLE_NIGHTLY", "1");
-    planner.add("user-suites", "programs' own tests, natively and on heddle", 90, vec![suites]);
+    planner.add("user-suites", "programs' own tests, natively and on heddle", 240, vec![suites]);
     let many = planner.test("-p heddle-user --test posix").env("HEDDLE_NIGHTLY", "programs");
     planner.add("user-programs", "conformance programs, each 50 times otherwise", 240, vec![many]);
     let long = planner.test("-p heddle-user --test posix").env("HEDDLE_NIGHTLY", "long");
