@@ -10,13 +10,14 @@
 //! 2. Whoever has no pin has no entries, but in the middle of [`work`]: a handler that comes there
 //!    does them all before it returns.
 //!
-//! Nothing waits in here, and nothing allocates.
+//! Nothing waits in here, and nothing allocates. `tests/later.rs` has handlers come between all
+//! steps.
 
 use core::mem;
-use core::sync::atomic::AtomicUsize;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::full;
+use crate::model::AtomicUsize;
 
 /// More different things than handlers can leave while a lock is held for a few instructions.
 const PLACES: usize = 256;
@@ -41,19 +42,40 @@ static ENTRIES: [Entry; PLACES] = [const {
 impl Entry {
     /// Counts once more, if it is the caller's for the same.
     fn repeat(&self, mine: usize, action: usize, argument: usize) -> bool {
-        let state = self.state.load(Relaxed);
-        let same = state % ONE == mine
-            && state < usize::MAX - ONE
-            && self.action.load(Relaxed) == action
-            && self.argument.load(Relaxed) == argument;
-        if same {
-            self.state.store(state + ONE, Relaxed);
+        loop {
+            let Some(state) = self.is_left(mine) else { return false };
+            if state >= usize::MAX - ONE
+                || self.action.load(Relaxed) != action
+                || self.argument.load(Relaxed) != argument
+            {
+                return false;
+            }
+            // A handler may have come in between, and counted too.
+            let counted = self.state.compare_exchange(state, state + ONE, Relaxed, Relaxed);
+            if counted.is_ok() {
+                return true;
+            }
         }
-        same
     }
 
+    /// Its state, if something was left there for the thread with this mark.
+    fn is_left(&self, mine: usize) -> Option<usize> {
+        // ORDER: Acquire pairs with the Release in `fill`.
+        Some(self.state.load(Acquire)).filter(|state| state % ONE == mine && *state >= ONE)
+    }
+
+    /// Takes a free entry, which counts nothing before it is filled: a handler that comes in
+    /// between takes another one.
     fn take(&self, mine: usize) -> bool {
-        self.state.compare_exchange(0, mine + ONE, Relaxed, Relaxed).is_ok()
+        // ORDER: Acquire pairs with the Release in `work`.
+        self.state.compare_exchange(0, mine, Acquire, Relaxed).is_ok()
+    }
+
+    fn fill(&self, mine: usize, action: usize, argument: usize) {
+        self.argument.store(argument, Relaxed);
+        self.action.store(action, Relaxed);
+        // ORDER: Release: a handler that sees the count sees what is counted.
+        self.state.store(mine + ONE, Release);
     }
 }
 
@@ -77,8 +99,7 @@ pub fn when_unpinned(action: Action, argument: usize) {
         // It can't be done now, and to forget it would be a wake that never comes.
         std::process::abort();
     };
-    entry.argument.store(argument, Relaxed);
-    entry.action.store(number, Relaxed);
+    entry.fill(mine, number, argument);
 }
 
 /// Does what was left for the calling thread, which is not pinned.
@@ -86,14 +107,16 @@ pub fn when_unpinned(action: Action, argument: usize) {
 #[inline(never)]
 pub(crate) fn work() {
     let mine = mark();
-    for entry in ENTRIES.iter().filter(|entry| entry.state.load(Relaxed) % ONE == mine) {
+    for (entry, state) in ENTRIES.iter().filter_map(|entry| Some((entry, entry.is_left(mine)?))) {
         let (action, argument) = (entry.action.load(Relaxed), entry.argument.load(Relaxed));
-        let times = entry.state.swap(0, Relaxed) / ONE;
-        if times != 0 {
+        // If it is not as it was, a handler came in between and has done it, and the entry may be
+        // somebody else's by now. It has left none behind, so none looks the same.
+        // ORDER: Release: who takes the entry next writes to it afterwards.
+        if entry.state.compare_exchange(state, 0, Release, Relaxed).is_ok() {
             // SAFETY: `when_unpinned` stored such a function: it ran to its end before its thread,
             // which is the caller, could get here.
             let action: Action = unsafe { mem::transmute(action) };
-            action(argument, times as u32);
+            action(argument, (state / ONE) as u32);
         }
     }
 }

@@ -1,9 +1,10 @@
 //! The seam to the proofs: what the model checker and the simulation replace.
 //!
-//! The files that implement a protocol (`raw_lock`, `wait`, `inbox`, `sleep`, `sync`,
+//! The files that implement a protocol (`raw_lock`, `wait`, `inbox`, `sleep`, `sync`, `later`,
 //! `thread/park`, `thread/join`) take their atomics, cells and pauses from here, so the code that
 //! is checked is the code that runs:
 //! - here they are core's;
+//! - `tests/later.rs` has a signal handler come before each of them;
 //! - `tests/loom.rs` compiles the same files with loom's in a module of this name;
 //! - with the feature `sim` each atomic operation is a point where the simulation may let another
 //!   worker go on.
@@ -11,6 +12,7 @@
 #[cfg(feature = "sim")]
 pub(crate) use crate::sim::atomic::{AtomicPtr, AtomicU32};
 pub(crate) use core::cell::Cell;
+pub(crate) use core::sync::atomic::AtomicUsize;
 pub(crate) use core::sync::atomic::fence;
 #[cfg(not(feature = "sim"))]
 pub(crate) use core::sync::atomic::{AtomicPtr, AtomicU32};
