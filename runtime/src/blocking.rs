@@ -8,17 +8,18 @@
 //! The pool grows while jobs wait and nobody is idle; who is idle for [`IDLE`] ends. The list of
 //! jobs is bounded by the number of threads: each waits for its own job.
 
-use core::sync::atomic::Ordering::SeqCst;
+use core::hint;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::{AtomicI32, AtomicU32};
 use std::collections::VecDeque;
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
 use crate::control::{Control, Outcome, WaitKind};
 use crate::deadlock::HELPERS_IDLE;
-use crate::sys::task;
-use crate::{full, sched, wait};
+use crate::sys::{clock, signals, task};
+use crate::{full, io, lot, sched, wait};
 
 /// Most kernel threads of the pool. More jobs than this wait for a thread.
 const THREADS_MAX: u32 = 512;
@@ -140,8 +141,122 @@ where
     wait::wake(caller, Outcome::Woken);
 }
 
+/// Time between two signals to a call that does not end.
+const AGAIN_NS: u64 = 1_000_000;
+/// `Errand::tid`: the caller is about to send that kernel thread a signal.
+const ASKED: i32 = 1 << 30;
+
+/// A job that a signal may get out of its system call: see [`interruptible`].
+struct Errand<F, T> {
+    closure: Option<F>,
+    result: Option<std::thread::Result<T>>,
+    /// The kernel thread that runs it; 0 before and afterwards.
+    tid: AtomicI32,
+    /// 1 = the result is there; from then on nobody but the caller touches it.
+    done: AtomicU32,
+}
+
+/// As [`blocking`], for a call that the kernel ends when a signal comes. When the caller, a full
+/// thread, is called or cancelled meanwhile, and says that this call `is_to_end`, the kernel thread
+/// that makes it is sent a signal whose handler does nothing, again and again until the call has
+/// ended; for the first one may come before the call has begun to wait.
+///
+/// `is_to_end` answers the call of the thread: it is not called again for the same.
+pub fn interruptible<F, T>(f: F, mut is_to_end: impl FnMut() -> bool) -> T
+where
+    F: FnOnce() -> T + Send,
+    T: Send,
+{
+    if full::me().is_none() {
+        return blocking(f);
+    }
+    let (tid, done) = (AtomicI32::new(0), AtomicU32::new(0));
+    let mut errand = Errand { closure: Some(f), result: None, tid, done };
+    let place = &raw mut errand;
+    let pin = full::pin();
+    let is_queued = POOL.queue(JobPointer { job: place.cast(), run: run_errand::<F, T> });
+    drop(pin);
+    if !is_queued {
+        return f_of(errand);
+    }
+    // SAFETY: these fields are atomic; the others are the job's until it is done.
+    let (tid, done) = unsafe { (&(*place).tid, &(*place).done) };
+    let mut is_asked = false;
+    // ORDER: Acquire pairs with the Release in `run_errand`.
+    while done.load(Acquire) == 0 {
+        let until = match is_asked {
+            true => lot::Moment::Monotonic(clock::now_ns() + AGAIN_NS),
+            false => lot::Moment::Never,
+        };
+        let manner = lot::Manner { is_cancellable: !is_asked, ..lot::Manner::PLAIN };
+        // SAFETY: the word lives until this function returns.
+        match unsafe { lot::futex_wait(done, 0, until, manner) } {
+            lot::Ended::Cancelled => is_asked = is_to_end(),
+            lot::Ended::TimedOut => {}
+            lot::Ended::Woken | lot::Ended::Changed => continue,
+        }
+        if is_asked {
+            interrupt(tid);
+        }
+    }
+    match errand.result {
+        Some(Ok(value)) => value,
+        Some(Err(payload)) => resume_unwind(payload),
+        None => unreachable!("a job ended without a result"),
+    }
+}
+
+/// Runs it in place: better a worker that blocks than a call that fails.
+fn f_of<F: FnOnce() -> T, T>(errand: Errand<F, T>) -> T {
+    match errand.closure {
+        Some(closure) => closure(),
+        None => unreachable!("it was not run"),
+    }
+}
+
+/// Sends the kernel thread that makes the call a signal, if one does so now.
+fn interrupt(tid: &AtomicI32) {
+    let _pin = full::pin();
+    let running = tid.load(Relaxed);
+    // ORDER: Acquire, Release: the thread does not go on to other work in between (`run_errand`).
+    if running != 0 && tid.compare_exchange(running, running | ASKED, Acquire, Relaxed).is_ok() {
+        signals::interrupt(running, io::interrupt::signal());
+        tid.store(running, Release);
+    }
+}
+
+/// Runs an errand and wakes its caller.
+///
+/// # Safety
+/// 1. `job` points to an `Errand<F, T>` whose caller waits for its end.
+unsafe fn run_errand<F, T>(job: *mut ())
+where
+    F: FnOnce() -> T,
+{
+    let errand = job.cast::<Errand<F, T>>();
+    // SAFETY: by 1 it is alive; the caller touches the atomic fields alone.
+    let (closure, tid, done) =
+        unsafe { ((*errand).closure.take(), &(*errand).tid, &(*errand).done) };
+    // A signal that was sent for another job comes here, in between.
+    signals::unblock(io::interrupt::signal());
+    let own = task::tid();
+    tid.store(own, Release);
+    let result = closure.map(|closure| catch_unwind(AssertUnwindSafe(closure)));
+    // ORDER: AcqRel: a signal that is being sent is sent by then.
+    while tid.compare_exchange_weak(own, 0, AcqRel, Relaxed).is_err() {
+        hint::spin_loop();
+    }
+    task::block_signals();
+    // SAFETY: as above.
+    unsafe { (*errand).result = result };
+    let word: *const AtomicU32 = done;
+    // ORDER: Release publishes the result. The errand may be gone from here on.
+    done.store(1, Release);
+    lot::futex_wake(word, 1, lot::ANY);
+}
+
 /// Says once that blocking calls block their workers.
-fn report_refusal(error: &io::Error) {
+fn report_refusal(error: &std::io::Error) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         eprintln!("heddle: no kernel thread for heddle::blocking ({error}): it blocks its worker");
@@ -181,7 +296,7 @@ impl Pool {
         true
     }
 
-    fn add_thread(&'static self) -> io::Result<()> {
+    fn add_thread(&'static self) -> std::io::Result<()> {
         let body = move || {
             task::block_signals();
             self.work();

@@ -241,6 +241,12 @@ pub fn answer_call() {
     sched::current().cancel.fetch_and(!crate::preempt::CANCEL_CALLED, AcqRel);
 }
 
+/// The calling full thread leaves something for which it is to be called again.
+pub fn call_again() {
+    // ORDER: as in `preempt::call`.
+    sched::current().cancel.fetch_or(crate::preempt::CANCEL_CALLED, Release);
+}
+
 /// What a called thread runs. It may end its thread. Once, before the first [`call`].
 pub fn on_call(answer: fn()) {
     crate::preempt::set_answer(answer);
@@ -289,6 +295,18 @@ pub fn cancelled_error() -> io::Error {
 pub use crate::full::{Pin, is_pinned, pin};
 
 pub use crate::later::when_unpinned;
+
+pub use crate::blocking::interruptible as blocking_interruptible;
+
+/// What is asked about a fault of a full thread before anything else: whether it has been handled.
+/// It gets the program's action for the signal, and what the kernel has passed. Once.
+pub use crate::stack::overflow::set_program as on_fault;
+
+/// Waits on a kernel thread that only helps others: the deadlock report does not count on it.
+pub fn idle<T>(wait: impl FnOnce() -> T) -> T {
+    let _counted = crate::deadlock::Waiting::new(&crate::deadlock::HELPERS_IDLE);
+    wait()
+}
 
 /// Whether there may be full threads: from shortly before the first one is made.
 pub use crate::full::exist as full_threads_exist;

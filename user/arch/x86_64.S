@@ -164,3 +164,56 @@ heddle_user_vfork:
 1:	ret
 	.cfi_endproc
 	.size heddle_user_vfork, . - heddle_user_vfork
+
+/* sigsetjmp of a full thread: keeps the thread's mask, then goes on as the C library's. It returns
+ * twice, so it has no frame of its own by then.
+ */
+	.globl heddle_user___sigsetjmp
+	.hidden heddle_user___sigsetjmp
+	.type heddle_user___sigsetjmp, @function
+heddle_user___sigsetjmp:
+	.cfi_startproc
+	testl %esi, %esi
+	jz 1f
+	pushq %rdi
+	.cfi_adjust_cfa_offset 8
+	pushq %rsi
+	.cfi_adjust_cfa_offset 8
+	subq $8, %rsp
+	.cfi_adjust_cfa_offset 8
+	call heddle_user_before_sigsetjmp
+	addq $8, %rsp
+	.cfi_adjust_cfa_offset -8
+	popq %rsi
+	.cfi_adjust_cfa_offset -8
+	popq %rdi
+	.cfi_adjust_cfa_offset -8
+1:	jmp __wrap___sigsetjmp
+	.cfi_endproc
+	.size heddle_user___sigsetjmp, . - heddle_user___sigsetjmp
+
+/* Calls a signal handler (rdi) with a signal, its siginfo_t and context (rsi, rdx, rcx) on the
+ * stack that ends at r8, or on this one if that is 0. An unwind finds its way back through rbp.
+ */
+	.globl heddle_user_call_on
+	.hidden heddle_user_call_on
+	.type heddle_user_call_on, @function
+heddle_user_call_on:
+	.cfi_startproc
+	pushq %rbp
+	.cfi_def_cfa_offset 16
+	.cfi_offset %rbp, -16
+	movq %rsp, %rbp
+	.cfi_def_cfa_register %rbp
+	testq %r8, %r8
+	cmovnzq %r8, %rsp
+	movq %rdi, %rax
+	movl %esi, %edi
+	movq %rdx, %rsi
+	movq %rcx, %rdx
+	call *%rax
+	leave
+	.cfi_def_cfa %rsp, 8
+	ret
+	.cfi_endproc
+	.size heddle_user_call_on, . - heddle_user_call_on

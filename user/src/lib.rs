@@ -25,6 +25,7 @@ mod calls;
 mod clock;
 mod environment;
 mod errno;
+mod model;
 mod real;
 mod sync;
 mod sys;

@@ -115,9 +115,10 @@ What differs with --threads user:
   with a real-time policy in its attributes. Mutexes that inherit priority or have a ceiling raise
   nobody's; those that are robust or shared with other processes are the C library's. The processors
   and the niceness that a thread is given are told again, and act on nothing. A signal
-  that is sent to a thread is handled there, on its own stack; not while it waits for a file, a
-  name or what it shares with other processes, and it is pending once, whatever it is. Signals for
-  the process are handled by its kernel threads.
+  that is sent to a thread is handled there, on its own stack or its alternate one; not while it
+  waits for a disk, the look-up of a name or what it shares with other processes. A handler is told
+  the registers of its own call. A signal for the process that none of the program's kernel threads
+  lets through is handled by a thread that does, up to some ms later.
   Policy, sizes of stacks, report and profile are as with kernel threads; classes, priorities and
   groups act in heddle's scheduler, and the kernel's policies stay as they are. A stack that is
   sized has one of the runtime's sizes (64K, 256K, 1M, 8M, 64M), never less than it needs.

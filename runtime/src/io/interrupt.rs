@@ -90,7 +90,7 @@ fn send_signals() -> ! {
 }
 
 /// The signal: the last real-time signal that the program does not use.
-fn signal() -> i32 {
+pub(crate) fn signal() -> i32 {
     static SIGNAL: OnceLock<i32> = OnceLock::new();
     *SIGNAL.get_or_init(signals::install_interrupt)
 }

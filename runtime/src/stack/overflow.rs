@@ -7,6 +7,7 @@ use core::fmt::Write;
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::Relaxed;
 use std::io;
+use std::sync::OnceLock;
 
 use super::CLASS_BYTES;
 use crate::control::Control;
@@ -19,6 +20,23 @@ const BEYOND_BYTES_MAX: usize = 1 << 20;
 
 /// What handled SIGSEGV before; a leaked box, set once.
 static BEFORE: AtomicPtr<libc::sigaction> = AtomicPtr::new(core::ptr::null_mut());
+
+/// What is asked first about a fault of a full thread.
+pub type OfProgram = fn(&libc::sigaction, *mut libc::siginfo_t, *mut libc::c_void) -> bool;
+
+static PROGRAM: OnceLock<OfProgram> = OnceLock::new();
+
+/// Has `ask` called first for faults of full threads; see `raw::on_fault`.
+pub fn set_program(ask: OfProgram) {
+    let _ = PROGRAM.set(ask);
+}
+
+/// Whether the program handles a fault of the calling full thread.
+fn is_programs(info: *mut libc::siginfo_t, context: *mut libc::c_void) -> bool {
+    // SAFETY: `install_handler` stored a valid action.
+    let before = unsafe { *BEFORE.load(Relaxed) };
+    PROGRAM.get().is_some_and(|ask| ask(&before, info, context))
+}
 
 /// Installs the handler, keeping the one that was there for all other faults.
 pub(crate) fn install_handler() -> io::Result<()> {
@@ -42,7 +60,8 @@ pub(crate) fn install_handler() -> io::Result<()> {
     Ok(())
 }
 
-extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+// A handler of the program may end its thread, by an unwind through this frame.
+extern "C-unwind" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel passes a valid siginfo.
     let address = unsafe { (*info).si_addr() } as usize;
     let running = match sched::worker() {
@@ -50,6 +69,9 @@ extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut li
         Some(worker) => unsafe { worker.current.load(Relaxed).as_ref() },
         None => full::me(),
     };
+    if full::me().is_some() && is_programs(info, context) {
+        return;
+    }
     if let Some(thread) = running {
         // SAFETY: the kernel passes a valid context.
         let pointer = unsafe { Interrupted::of(context) }.sp();

@@ -1,9 +1,11 @@
 //! The models of the waits that something besides the waker may end: `src/waits.rs`.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
-use crate::control::{Control, Outcome};
+use loom::sync::atomic::fence;
+
+use crate::control::{Control, Outcome, WaitKind};
 use crate::models::{Watched, check};
 use crate::sched::{self, spawn};
 use crate::wait::{self, WaitQueue};
@@ -70,6 +72,83 @@ fn a_deadline_and_a_waker_end_a_wait_once() {
     ends_once(|shared, _| {
         let expire = |thread| shared.expire(thread, Outcome::TimedOut);
         shared.waits.fire(2, expire, |thread| shared.ready(thread));
+    });
+}
+
+/// A full thread that takes what it is sent, and waits while there is nothing: `full::wait` and
+/// `Signals` of the user library. And who sends and calls it: `send_info`, `full::cancel`.
+struct Called {
+    waits: Waits,
+    flag: loom::sync::atomic::AtomicU32,
+    sent: loom::sync::atomic::AtomicU32,
+}
+
+impl Called {
+    fn is_called(&self) -> bool {
+        self.flag.load(Acquire) != 0
+    }
+
+    /// As `full::expire` of a wait that nothing but a call ends.
+    fn expire(thread: &'static Control) -> bool {
+        let is_waiting = thread.wait.get() == WaitKind::Sleep;
+        if is_waiting {
+            thread.outcome.set(Outcome::Cancelled);
+            thread.wait.set(WaitKind::None);
+        }
+        is_waiting
+    }
+
+    fn wait(&self, me: &'static Control) {
+        me.wait.set(WaitKind::Sleep);
+        me.cancellable.set(true);
+        self.waits.enter(me, 0).unwrap();
+        fence(SeqCst);
+        let is_ended = self.is_called() && self.waits.end(me, || Self::expire(me));
+        if !is_ended {
+            let outcome = sched::wait(me, 0);
+            assert_eq!(outcome, Outcome::Cancelled);
+        }
+        self.waits.leave(me);
+        me.cancellable.set(false);
+    }
+
+    fn send(&self, thread: &'static Control, signal: u32) {
+        self.sent.fetch_or(signal, Release);
+        self.flag.fetch_or(1, Release);
+        fence(SeqCst);
+        let end = || thread.cancellable.get() && self.is_called() && Self::expire(thread);
+        if self.waits.end(thread, end) {
+            sched::ready(thread);
+        }
+    }
+}
+
+#[test]
+fn a_signal_is_taken_whenever_it_comes() {
+    check(|controls| {
+        let me = controls[0];
+        me.cancellable.set(false);
+        let shared = Arc::new(Called {
+            waits: Waits::new(),
+            flag: loom::sync::atomic::AtomicU32::new(0),
+            sent: loom::sync::atomic::AtomicU32::new(0),
+        });
+        shared.waits.leave(me);
+        let mut others = Vec::new();
+        for signal in [1, 2] {
+            let theirs = shared.clone();
+            let control = controls[signal as usize];
+            others.push(spawn(control, move || theirs.send(me, signal)));
+        }
+        let mut taken = 0;
+        while taken != 3 {
+            shared.flag.fetch_and(0, AcqRel);
+            match shared.sent.swap(0, AcqRel) {
+                0 => shared.wait(me),
+                signals => taken |= signals,
+            }
+        }
+        others.into_iter().for_each(|other| other.join().unwrap());
     });
 }
 

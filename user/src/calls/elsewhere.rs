@@ -1,6 +1,9 @@
 //! Calls that sleep in the kernel and have nothing that a ring could wait for: each is made on a
 //! kernel thread of the blocking pool, with the caller's arguments.
 //!
+//! A disk, and the look-up of a name, go on when a signal comes: its handler runs when they are
+//! done.
+//!
 //! # Safety
 //! For all exported functions of this file: as the C library's functions of the same name.
 
@@ -10,7 +13,7 @@ use libc::{addrinfo, hostent, off_t, sockaddr, socklen_t, ssize_t};
 
 use heddle::raw;
 
-use super::{away, exported};
+use super::{away, exported, interruptible, made};
 
 /// Makes a call on the pool; a point of cancellation.
 fn call<T>(call: impl FnOnce() -> T) -> T {
@@ -42,16 +45,6 @@ macro_rules! made_elsewhere {
 }
 
 made_elsewhere! {
-    sendfile: heddle_user_sendfile, heddle_user_sendfile64
-        => (out: c_int, from: c_int, offset: *mut off_t, count: usize) -> ssize_t;
-    splice: heddle_user_splice
-        => (from: c_int, from_offset: *mut i64, to: c_int, to_offset: *mut i64,
-            count: usize, flags: c_uint) -> ssize_t;
-    tee: heddle_user_tee
-        => (from: c_int, to: c_int, count: usize, flags: c_uint) -> ssize_t;
-    copy_file_range: heddle_user_copy_file_range
-        => (from: c_int, from_offset: *mut i64, to: c_int, to_offset: *mut i64,
-            count: usize, flags: c_uint) -> ssize_t;
     fsync: heddle_user_fsync => (fd: c_int) -> c_int;
     fdatasync: heddle_user_fdatasync => (fd: c_int) -> c_int;
     fallocate: heddle_user_fallocate, heddle_user_fallocate64
@@ -70,9 +63,6 @@ made_elsewhere! {
         => (fd: c_int, offset: off_t, length: off_t, flags: c_uint) -> c_int;
     msync: heddle_user_msync
         => (start: *mut c_void, length: usize, flags: c_int) -> c_int;
-    tcdrain: heddle_user_tcdrain
-        => (fd: c_int) -> c_int;
-
     getaddrinfo: heddle_user_getaddrinfo
         => (node: *const c_char, service: *const c_char, hints: *const addrinfo,
             result: *mut *mut addrinfo) -> c_int;
@@ -89,17 +79,47 @@ made_elsewhere! {
         => (address: *const c_void, length: socklen_t, family: c_int, entry: *mut hostent,
             buffer: *mut c_char, room: usize, result: *mut *mut hostent,
             error: *mut c_int) -> c_int;
+}
 
-    msgsnd: heddle_user_msgsnd
-        => (queue: c_int, message: *const c_void, length: usize, flags: c_int) -> c_int;
-    msgrcv: heddle_user_msgrcv
-        => (queue: c_int, message: *mut c_void, length: usize, kind: c_long,
-            flags: c_int) -> ssize_t;
-    semop: heddle_user_semop
-        => (set: c_int, operations: *mut libc::sembuf, count: usize) -> c_int;
-    semtimedop: heddle_user_semtimedop
-        => (set: c_int, operations: *mut libc::sembuf, count: usize,
-            timeout: *const libc::timespec) -> c_int;
+// ---- calls that the kernel ends when a signal comes
+
+/// As [`made_elsewhere`] for those; `always` as in [`interruptible`].
+macro_rules! interrupted_elsewhere {
+    ($always:literal $($real:ident: $($name:ident),+ => $arguments:tt -> $result:ty;)+) => {
+        $($(
+            interrupted_elsewhere! { @one $always $real $name $arguments $result }
+        )+)+
+    };
+    (@one $always:literal $real:ident $name:ident
+        ($($argument:ident: $type:ty),*) $result:ty) => {
+        exported! {
+            ($name) ($($argument: $type),*) -> $result {
+                // SAFETY: the C library's function.
+                unsafe extern "C-unwind" {
+                    fn $real($($argument: $type),*) -> $result;
+                }
+                // SAFETY: the caller's arguments, lent for the call.
+                let call = || unsafe { $real($($argument),*) as isize };
+                made(|| interruptible($always, call)) as $result
+            }
+        }
+    };
+}
+
+interrupted_elsewhere! {
+    false
+    sendfile: heddle_user_sendfile, heddle_user_sendfile64
+        => (out: c_int, from: c_int, offset: *mut off_t, count: usize) -> ssize_t;
+    splice: heddle_user_splice
+        => (from: c_int, from_offset: *mut i64, to: c_int, to_offset: *mut i64,
+            count: usize, flags: c_uint) -> ssize_t;
+    tee: heddle_user_tee
+        => (from: c_int, to: c_int, count: usize, flags: c_uint) -> ssize_t;
+    copy_file_range: heddle_user_copy_file_range
+        => (from: c_int, from_offset: *mut i64, to: c_int, to_offset: *mut i64,
+            count: usize, flags: c_uint) -> ssize_t;
+    tcdrain: heddle_user_tcdrain
+        => (fd: c_int) -> c_int;
     mq_receive: heddle_user_mq_receive
         => (queue: libc::mqd_t, message: *mut c_char, length: usize,
             priority: *mut c_uint) -> ssize_t;
@@ -111,4 +131,18 @@ made_elsewhere! {
     mq_timedsend: heddle_user_mq_timedsend
         => (queue: libc::mqd_t, message: *const c_char, length: usize, priority: c_uint,
             until: *const libc::timespec) -> c_int;
+}
+
+interrupted_elsewhere! {
+    true
+    msgsnd: heddle_user_msgsnd
+        => (queue: c_int, message: *const c_void, length: usize, flags: c_int) -> c_int;
+    msgrcv: heddle_user_msgrcv
+        => (queue: c_int, message: *mut c_void, length: usize, kind: c_long,
+            flags: c_int) -> ssize_t;
+    semop: heddle_user_semop
+        => (set: c_int, operations: *mut libc::sembuf, count: usize) -> c_int;
+    semtimedop: heddle_user_semtimedop
+        => (set: c_int, operations: *mut libc::sembuf, count: usize,
+            timeout: *const libc::timespec) -> c_int;
 }

@@ -9,13 +9,13 @@ use core::ffi::c_int;
 
 use libc::off_t;
 
-use super::{Result, Stop, checked, elsewhere, exported, made_int};
+use super::{Result, Stop, checked, exported, interruptible, made_int};
 
 /// Makes `call` with `attempt`, which does not wait, and if somebody has the lock, elsewhere with
 /// `wait`.
 fn lock(attempt: c_int, wait: c_int, call: impl Fn(c_int) -> isize) -> Result<isize> {
     match checked(call(attempt)) {
-        Err(Stop::Error(libc::EAGAIN | libc::EACCES)) => elsewhere(|| call(wait)),
+        Err(Stop::Error(libc::EAGAIN | libc::EACCES)) => interruptible(false, || call(wait)),
         other => other,
     }
 }

@@ -1,9 +1,9 @@
 //! The signal masks of full threads.
 //!
 //! Workers have all signals blocked, so a full thread's mask is a word of its own: it holds back
-//! signals to that thread (`threads/signals.rs`), and a child inherits it. Signals for the process
-//! come to its kernel threads. Around each call that makes a child the worker takes on the thread's
-//! mask.
+//! signals to that thread (`threads/signals/`), and a child inherits it. Around each call that
+//! makes a child the worker takes on the thread's mask. What kernel threads block is noted: signals
+//! for the process that none of them lets through are full threads' (`threads/signals/process.rs`).
 //!
 //! # Safety
 //! For all exported functions of this file: as the C library's functions of the same name.
@@ -15,7 +15,7 @@ use core::ptr;
 use libc::{FILE, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t, sigset_t};
 
 use super::{away, exported};
-use crate::threads::signals;
+use crate::threads::signals::{self, process};
 use crate::{errno, threads};
 
 /// Bits of the signals that nobody can block.
@@ -40,10 +40,31 @@ pub fn own() -> u64 {
     if let (Some(_), Some(me)) = (crate::me(), threads::this()) {
         return me.signals().blocked();
     }
+    of_kernel_thread()
+}
+
+/// The calling kernel thread's.
+fn of_kernel_thread() -> u64 {
     let mut set = set_of(0);
     // SAFETY: a valid place.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), &mut set) };
     bits(&set)
+}
+
+/// Blocks all signals for the calling kernel thread, one of this library's own.
+pub fn block_all() {
+    // SAFETY: a valid set.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &set_of(u64::MAX), ptr::null_mut()) };
+}
+
+/// Gives the calling full thread this mask; what is pending and unblocked comes before this
+/// returns.
+pub fn set_own(blocked: u64) {
+    let Some(me) = threads::this() else { return };
+    me.signals().block_only(blocked & !NEVER);
+    if me.signals().is_due() {
+        errno::kept(|| signals::deliver(me));
+    }
 }
 
 /// Makes a call for a full thread as if the kernel thread below it had the mask `blocked`.
@@ -57,9 +78,22 @@ pub fn with<T>(blocked: u64, call: impl FnOnce() -> T) -> T {
     result
 }
 
+/// As [`change`] of a kernel thread.
+#[cold]
+fn change_kernels(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int {
+    // SAFETY: the caller's sets, or null.
+    let error = unsafe { libc::pthread_sigmask(how, set, old) };
+    if error == 0 && !set.is_null() {
+        process::masked(of_kernel_thread());
+    }
+    error
+}
+
 /// `pthread_sigmask`: an error number, or 0.
 fn change(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int {
-    let Some(me) = threads::this() else { return libc::EINVAL };
+    let (Some(_), Some(me)) = (crate::me(), threads::this()) else {
+        return change_kernels(how, set, old);
+    };
     let before = me.signals().blocked();
     // SAFETY: null or the caller's set.
     if let Some(set) = unsafe { set.as_ref() } {
@@ -69,15 +103,16 @@ fn change(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int {
             libc::SIG_SETMASK => bits(set),
             _ => return libc::EINVAL,
         };
-        me.signals().block_only(after & !NEVER);
+        if !old.is_null() {
+            // SAFETY: the caller's place.
+            unsafe { old.write(set_of(before)) };
+        }
+        set_own(after);
+        return 0;
     }
     if !old.is_null() {
         // SAFETY: the caller's place.
         unsafe { old.write(set_of(before)) };
-    }
-    // What was unblocked comes before the call returns.
-    if me.signals().pending() != 0 {
-        errno::kept(|| signals::deliver(me));
     }
     0
 }

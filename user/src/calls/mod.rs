@@ -244,3 +244,31 @@ fn away<T>(call: impl FnOnce() -> T) -> T {
 fn elsewhere(call: impl FnOnce() -> isize) -> Result<isize> {
     checked(away(call))
 }
+
+/// As [`elsewhere`], for one that the kernel ends when a signal comes: so it is when the caller has
+/// a handler to run, or is cancelled. `always`: it fails after every handler.
+fn interruptible(always: bool, mut call: impl FnMut() -> isize) -> Result<isize> {
+    loop {
+        let before = errno::get();
+        let call = Lent(&mut call);
+        let (result, number) = raw::blocking_interruptible(
+            move || {
+                errno::set(before);
+                let result = call.get()();
+                Lent((result, errno::get()))
+            },
+            signals::is_due,
+        )
+        .get();
+        errno::set(number);
+        match checked(result) {
+            Err(Stop::Error(libc::EINTR)) => resumed(Stop::Cancelled, always)?,
+            done => {
+                if signals::is_due_to_own() {
+                    signals::interrupted();
+                }
+                return done;
+            }
+        }
+    }
+}

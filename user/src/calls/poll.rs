@@ -4,8 +4,8 @@
 //! or for an epoll set of several that is made for that, and asks again. The program's own epoll
 //! sets are descriptors that are waited for in the same way.
 //!
-//! A call with a signal mask is made on a kernel thread of the blocking pool: there the mask does
-//! what it is for.
+//! A call with a signal mask asks first, and only if nothing is ready looks for what the mask lets
+//! through, as the kernel does it ([`with_mask`]).
 //!
 //! # Safety
 //! For all exported functions of this file: as the C library's functions of the same name.
@@ -16,7 +16,11 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use heddle::raw::{self, Interest};
 use libc::{epoll_event, nfds_t, pollfd, sigset_t, timespec};
 
-use super::{Result, Stop, checked, elsewhere, exported, made_int, sleep, wait_ready_once};
+use super::{
+    Result, Stop, checked, exported, interruptible, made_int, mask, sleep, wait_ready_once,
+};
+use crate::threads;
+use crate::threads::signals::{self, Masked, Ran};
 
 /// How long to wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -146,8 +150,14 @@ fn control(set: &OwnedFd, operation: c_int, fd: c_int, events: u32) -> Result<is
 
 /// `poll`, of memory that may be anything.
 fn poll(fds: *mut pollfd, count: nfds_t, limit: Limit) -> Result<isize> {
-    // SAFETY: the caller's entries; the kernel looks at the pointer and the count first.
-    let ready = checked(unsafe { libc::poll(fds, count, 0) } as isize);
+    let ready = loop {
+        // SAFETY: the caller's entries; the kernel looks at the pointer and the count first.
+        match checked(unsafe { libc::poll(fds, count, 0) } as isize) {
+            // The worker was asked to let others go on.
+            Err(Stop::Error(libc::EINTR)) => {}
+            ready => break ready,
+        }
+    };
     if ready != Ok(0) || limit == Limit::Not {
         return ready;
     }
@@ -165,19 +175,36 @@ fn timeout_is_no_error(stop: Stop) -> Result<()> {
     if stop == Stop::Error(libc::ETIMEDOUT) { Ok(()) } else { Err(stop) }
 }
 
-/// `ppoll`; with a mask on a kernel thread where signals can come.
+/// Makes a call that waits with the thread's mask set to `blocked`, if there is one: `ask` says
+/// what is ready, `wait` waits for it.
+pub fn with_mask(
+    blocked: *const sigset_t,
+    ask: impl FnOnce() -> Result<isize>,
+    wait: impl FnOnce() -> Result<isize>,
+) -> Result<isize> {
+    // SAFETY: null or the caller's set.
+    let (Some(blocked), Some(me)) = (unsafe { blocked.as_ref() }, threads::this()) else {
+        return wait();
+    };
+    let masked = Masked::new(me, mask::bits(blocked));
+    let ended = match ask() {
+        Ok(0) if signals::deliver(me) != Ran::Nothing => Err(Stop::Error(libc::EINTR)),
+        Ok(0) => wait(),
+        other => other,
+    };
+    masked.end();
+    ended
+}
+
 fn ppoll(
     fds: *mut pollfd,
     count: nfds_t,
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> Result<isize> {
-    if !mask.is_null() {
-        // SAFETY: the caller's entries, timeout and mask.
-        return elsewhere(move || unsafe { libc::ppoll(fds, count, timeout, mask) as isize });
-    }
     // SAFETY: null or the caller's timeout.
-    poll(fds, count, unsafe { Limit::from_timespec(timeout) }?)
+    let limit = unsafe { Limit::from_timespec(timeout) }?;
+    with_mask(mask, || poll(fds, count, Limit::Not), || poll(fds, count, limit))
 }
 
 fn check_room(count: nfds_t, room: usize) {
@@ -230,13 +257,24 @@ fn epoll_wait(fd: c_int, events: *mut epoll_event, count: c_int, limit: Limit) -
             Err(Stop::Error(libc::ELOOP | libc::EINVAL)) => {
                 let ms = limit.ms();
                 // SAFETY: the caller's events.
-                return elsewhere(move || unsafe {
+                return interruptible(true, move || unsafe {
                     libc::epoll_wait(fd, events, count, ms) as isize
                 });
             }
             Err(other) => return Err(other),
         }
     }
+}
+
+fn epoll_masked(
+    fd: c_int,
+    events: *mut epoll_event,
+    count: c_int,
+    limit: Limit,
+    mask: *const sigset_t,
+) -> Result<isize> {
+    let ask = || epoll_wait(fd, events, count, Limit::Not);
+    with_mask(mask, ask, || epoll_wait(fd, events, count, limit))
 }
 
 exported! {
@@ -250,15 +288,7 @@ exported! {
         fd: c_int, events: *mut epoll_event, count: c_int, timeout_ms: c_int,
         mask: *const sigset_t
     ) -> c_int {
-        made_int(|| {
-            if mask.is_null() {
-                return epoll_wait(fd, events, count, Limit::from_ms(timeout_ms));
-            }
-            // SAFETY: the caller's events and mask.
-            elsewhere(move || unsafe {
-                libc::epoll_pwait(fd, events, count, timeout_ms, mask) as isize
-            })
-        })
+        made_int(|| epoll_masked(fd, events, count, Limit::from_ms(timeout_ms), mask))
     }
 
     (heddle_user_epoll_pwait2) (
@@ -268,23 +298,7 @@ exported! {
         made_int(|| {
             // SAFETY: null or the caller's timeout.
             let limit = unsafe { Limit::from_timespec(timeout) }?;
-            if mask.is_null() {
-                return epoll_wait(fd, events, count, limit);
-            }
-            // SAFETY: the caller's events, timeout and mask.
-            elsewhere(move || unsafe {
-                epoll_pwait2(fd, events, count, timeout, mask) as isize
-            })
+            epoll_masked(fd, events, count, limit, mask)
         })
     }
-}
-
-unsafe extern "C-unwind" {
-    fn epoll_pwait2(
-        fd: c_int,
-        events: *mut epoll_event,
-        count: c_int,
-        timeout: *const timespec,
-        mask: *const sigset_t,
-    ) -> c_int;
 }

@@ -14,7 +14,7 @@ use heddle::raw::Interest;
 use libc::{id_t, idtype_t, pid_t, rusage, siginfo_t};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::{Result, checked, elsewhere, exported, made_int, wait_ready};
+use super::{Result, checked, exported, interruptible, made_int, wait_ready};
 
 /// Calls `attempt(flags)` until the child `pid` does not live on, and waits in between.
 /// `None`: there is no way to wait for it but the call itself.
@@ -46,7 +46,7 @@ fn wait(pid: pid_t, status: *mut c_int, options: c_int, usage: *mut rusage) -> R
     let is_for_end = options & (libc::WUNTRACED | libc::WCONTINUED) == 0;
     match wait_for_one(if is_for_end { pid } else { 0 }, attempt)? {
         Some(pid) => Ok(pid),
-        None => elsewhere(move || plain(0)),
+        None => interruptible(false, move || plain(0)),
     }
 }
 
@@ -68,7 +68,9 @@ fn wait_id(kind: idtype_t, id: id_t, info: *mut siginfo_t, options: c_int) -> Re
     let child = if kind == libc::P_PID && is_for_end { id as pid_t } else { 0 };
     if wait_for_one(child, attempt)?.is_none() {
         // SAFETY: null or the caller's place.
-        return elsewhere(move || unsafe { libc::waitid(kind, id, info, options) as isize });
+        return interruptible(false, move || unsafe {
+            libc::waitid(kind, id, info, options) as isize
+        });
     }
     if !info.is_null() {
         // SAFETY: the caller's place.

@@ -10,8 +10,8 @@ use core::ffi::c_int;
 use heddle::raw;
 use libc::{fd_set, pollfd, sigset_t, timespec, timeval};
 
-use super::poll::{Limit, wait};
-use super::{Result, Stop, elsewhere, exported, made_int};
+use super::poll::{Limit, wait, with_mask};
+use super::{Result, Stop, exported, made_int};
 
 const READABLE: i16 =
     libc::POLLRDNORM | libc::POLLRDBAND | libc::POLLIN | libc::POLLHUP | libc::POLLERR;
@@ -76,10 +76,23 @@ fn select(count: c_int, sets: &Sets, limit: Limit) -> Result<isize> {
     }
     let mut entries = sets.entries(count);
     wait(&mut entries, limit)?;
+    told(sets, &entries)
+}
+
+/// As [`select`] without waiting; if nothing is ready the sets stay as they are.
+fn select_now(count: c_int, sets: &Sets) -> Result<isize> {
+    let mut entries = sets.entries(count);
+    match wait(&mut entries, Limit::Not)? {
+        0 => Ok(0),
+        _ => told(sets, &entries),
+    }
+}
+
+fn told(sets: &Sets, entries: &[pollfd]) -> Result<isize> {
     if entries.iter().any(|entry| entry.revents & libc::POLLNVAL != 0) {
         return Err(Stop::Error(libc::EBADF));
     }
-    Ok(sets.give(&entries))
+    Ok(sets.give(entries))
 }
 
 /// `select`; leaves in the timeout what is left of it, as Linux does.
@@ -118,15 +131,11 @@ exported! {
         timeout: *const timespec, mask: *const sigset_t
     ) -> c_int {
         made_int(|| {
-            if !mask.is_null() {
-                // SAFETY: the caller's sets, timeout and mask.
-                return elsewhere(move || unsafe {
-                    libc::pselect(count, readable, writable, exceptional, timeout, mask) as isize
-                });
-            }
             // SAFETY: null or the caller's timeout.
             let limit = unsafe { Limit::from_timespec(timeout) }?;
-            select(count, &Sets::new([readable, writable, exceptional]), limit)
+            let sets = Sets::new([readable, writable, exceptional]);
+            let ask = || select_now(count, &sets);
+            with_mask(mask, ask, || select(count, &sets, limit))
         })
     }
 }

@@ -10,7 +10,7 @@ use core::ffi::{c_int, c_uint};
 use heddle::raw::{self, Outcome};
 use libc::{clockid_t, timespec};
 
-use super::{Result, Stop, elsewhere, exported, made_int, resumed};
+use super::{Result, Stop, exported, interruptible, made_int, resumed};
 use crate::errno;
 
 const NS: i128 = 1_000_000_000;
@@ -82,8 +82,8 @@ fn clock_sleep(
     let ns = ns_of(time)?;
     if !known.contains(&clock) {
         let time = *time;
-        // SAFETY: a valid time; what remains is asked for by nobody, as nothing interrupts it.
-        return elsewhere(move || unsafe {
+        // SAFETY: a valid time.
+        return interruptible(true, move || unsafe {
             match libc::clock_nanosleep(clock, flags, &time, core::ptr::null_mut()) {
                 0 => 0,
                 error => {

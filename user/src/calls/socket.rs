@@ -15,7 +15,7 @@ use heddle::raw::{self, Interest};
 use libc::{mmsghdr, msghdr, sockaddr, socklen_t, timespec};
 
 use super::{
-    Result, Stop, checked, elsewhere, exported, is_nonblocking, made, made_int, retry, signal,
+    Result, Stop, checked, exported, interruptible, is_nonblocking, made, made_int, retry, signal,
 };
 use crate::errno;
 
@@ -302,7 +302,7 @@ fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> Result<isi
     if is_nonblocking(fd) || !is_stream(fd) {
         return checked(plain());
     }
-    elsewhere(plain)
+    interruptible(false, plain)
 }
 
 exported! {

@@ -4,4 +4,5 @@
 mod futex;
 mod heap;
 mod identity;
+pub mod signals;
 mod syscall;

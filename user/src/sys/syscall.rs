@@ -12,6 +12,7 @@ use core::ffi::{c_int, c_long};
 use super::futex::{self, Call};
 use super::identity;
 use crate::errno;
+use crate::threads::signals;
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn heddle_user_syscall(
@@ -34,6 +35,7 @@ unsafe extern "C-unwind" fn heddle_user_syscall(
         }),
         libc::SYS_sched_yield if crate::me().is_some() => {
             heddle::thread::yield_now();
+            signals::answer_if_called();
             Some(Ok(0))
         }
         _ => return of_thread(number, [a, b, c, d, e, f]),
@@ -55,13 +57,16 @@ fn real(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> c_long {
 
 /// Calls that take or tell a thread's number.
 fn of_thread(number: c_long, arguments: [usize; 6]) -> c_long {
-    let [a, b, c, ..] = arguments;
+    let [a, b, c, d, ..] = arguments;
     // SAFETY: the caller's arguments, of the same types.
     let result = unsafe {
         match number {
             libc::SYS_gettid => identity::heddle_user_gettid(),
             libc::SYS_tgkill => identity::heddle_user_tgkill(a as i32, b as i32, c as i32),
             libc::SYS_tkill => identity::heddle_user_tgkill(libc::getpid(), a as i32, b as i32),
+            libc::SYS_rt_tgsigqueueinfo => {
+                return signals::queue_info(a as i32, b as i32, c as i32, d as *const _);
+            }
             libc::SYS_setpriority => {
                 identity::heddle_user_setpriority(a as u32, b as u32, c as i32)
             }

@@ -80,6 +80,6 @@ unsafe extern "C-unwind" fn heddle_user_thrd_exit(value: c_int) -> ! {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn heddle_user_thrd_yield() {
+extern "C-unwind" fn heddle_user_thrd_yield() {
     identity::heddle_user_sched_yield();
 }

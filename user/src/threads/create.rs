@@ -25,7 +25,7 @@ use libc::{pthread_attr_t, pthread_t};
 use super::attributes::Wanted;
 use super::end::UnwindException;
 use super::schedule::Schedule;
-use super::signals::{self, Signals};
+use super::signals::{self, Signals, process};
 use super::{
     About, DETACHED, JOINABLE, Own, Pthread, Start, count_in, count_out, debugger, end, fork, own,
     registry,
@@ -96,6 +96,8 @@ fn start_runtime() {
         // Before the runtime's table takes the process's name.
         account::begin(environment::own_text());
         raw::on_call(signals::answer);
+        raw::on_fault(signals::alternate::on_fault);
+        process::start();
         if let Some(count) = environment::workers() {
             let _ = heddle::Config::new().workers(count).start();
         }
@@ -116,6 +118,10 @@ unsafe fn create(
     origin: &Origin,
 ) -> io::Result<()> {
     start_runtime();
+    let blocked = crate::calls::mask::own();
+    if super::this().is_none() {
+        process::masked(blocked);
+    }
     // So that texts can be kept in its table.
     raw::is_native()?;
     let schedule = Schedule::inherited(wanted.is_explicit);
@@ -138,7 +144,7 @@ unsafe fn create(
             state: AtomicU32::new(if wanted.is_detached { DETACHED } else { JOINABLE }),
             joined_by: AtomicUsize::new(0),
             slot: AtomicU32::new(raw::slot(&made.thread)),
-            signals: Signals::new(crate::calls::mask::own()),
+            signals: Signals::new(blocked),
             start,
             argument,
             about: Mutex::new(About::new(wanted, schedule, made.thread, made.stack)),
@@ -154,6 +160,7 @@ unsafe fn create(
     };
     let introduce = |made: &Pthread| {
         registry::enter(made.slot.load(Relaxed), made);
+        process::entered(made.signals.blocked());
         debugger::learn(made);
     };
     // SAFETY: the start function may run there, with what describes the thread.

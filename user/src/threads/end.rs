@@ -97,7 +97,8 @@ unsafe extern "C-unwind" fn stop(
     let frame = unsafe { _Unwind_GetCFA(context) };
     cleanup::jump_into(me, frame);
     let base = me.own.base.get();
-    if actions & ACTION_END_OF_STACK != 0 || (base != 0 && frame > base) {
+    let is_apart = me.signals.alternate().has(frame);
+    if actions & ACTION_END_OF_STACK != 0 || (base != 0 && frame > base && !is_apart) {
         end(me);
     }
     CONTINUE

@@ -124,12 +124,13 @@ pub unsafe extern "C" fn heddle_user_pthread_getname_np(
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn heddle_user_sched_yield() -> c_int {
+pub extern "C-unwind" fn heddle_user_sched_yield() -> c_int {
     errno::kept(heddle::thread::yield_now);
+    super::signals::answer_if_called();
     0
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn heddle_user_pthread_yield() -> c_int {
+extern "C-unwind" fn heddle_user_pthread_yield() -> c_int {
     heddle_user_sched_yield()
 }

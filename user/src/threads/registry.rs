@@ -70,6 +70,15 @@ pub fn leave(slot: u32) {
     }
 }
 
+/// The slot of a thread that `is_wanted`, the next one from `first` on.
+pub fn find_from(first: u32, mut is_wanted: impl FnMut(&Pthread) -> bool) -> Option<u32> {
+    let chunk = |at: usize| (at * CHUNK) as u32..((at + 1) * CHUNK) as u32;
+    let made = (0..CHUNKS_MAX).filter(|&at| !CHUNKS[at].load(Relaxed).is_null());
+    let slots = made.flat_map(chunk);
+    let (behind, before) = (slots.clone().filter(|&s| s >= first), slots.filter(|&s| s < first));
+    behind.chain(before).find(|&slot| with(slot, &mut is_wanted) == Some(true))
+}
+
 /// Calls `look` with the thread in `slot`, if there is one.
 pub fn with<T>(slot: u32, look: impl FnOnce(&Pthread) -> T) -> Option<T> {
     let entry = entry(slot)?;

@@ -1,0 +1,69 @@
+//! What is asked of the kernel about signals, with what it tells left as it is.
+//!
+//! The C library's functions take signals of its own out of masks, and change what a `siginfo_t`
+//! says of its sender; here a signal is only carried from the kernel to a full thread.
+
+use core::ffi::c_int;
+use core::mem::MaybeUninit;
+use core::ptr;
+
+use libc::{siginfo_t, timespec};
+
+use crate::errno;
+
+/// What the kernel takes for the size of a set.
+const SET_BYTES: usize = size_of::<u64>();
+
+/// Takes a pending one of `signals`, the caller's kernel thread's or the process's, without
+/// waiting.
+pub fn take(signals: u64) -> Option<siginfo_t> {
+    let at_once = timespec { tv_sec: 0, tv_nsec: 0 };
+    take_by(signals, &at_once)
+}
+
+/// Waits for one of `signals`, which the calling kernel thread has blocked.
+pub fn wait(signals: u64) -> Option<siginfo_t> {
+    take_by(signals, ptr::null())
+}
+
+fn take_by(signals: u64, timeout: *const timespec) -> Option<siginfo_t> {
+    let mut info = MaybeUninit::<siginfo_t>::zeroed();
+    let number = libc::SYS_rt_sigtimedwait;
+    // SAFETY: a set of that size, a place, and null or a time.
+    let got = errno::kept(|| unsafe {
+        libc::syscall(number, &raw const signals, info.as_mut_ptr(), timeout, SET_BYTES)
+    });
+    // SAFETY: all zero bytes are valid, and the kernel wrote it.
+    (got > 0).then(|| unsafe { info.assume_init() })
+}
+
+/// The signals that are pending for the caller's kernel thread or the process.
+pub fn pending() -> u64 {
+    let mut set = 0_u64;
+    // SAFETY: a set of that size.
+    errno::kept(|| unsafe { libc::syscall(libc::SYS_rt_sigpending, &raw mut set, SET_BYTES) });
+    set
+}
+
+/// Makes a descriptor that is readable while one of `signals` is pending for the process (-1), or
+/// has `fd` tell of these from now on; who waits for it looks again. Negative when it fails.
+pub fn watch(fd: c_int, signals: u64) -> c_int {
+    let flags = libc::SFD_NONBLOCK | libc::SFD_CLOEXEC;
+    // SAFETY: a set of that size.
+    errno::kept(|| unsafe {
+        libc::syscall(libc::SYS_signalfd4, fd, &raw const signals, SET_BYTES, flags)
+    }) as c_int
+}
+
+/// Sends the kernel thread `tid` of a process a signal with what it carries; an error number,
+/// or 0.
+pub fn queue(process: c_int, tid: c_int, signal: c_int, info: *const siginfo_t) -> c_int {
+    // SAFETY: the caller's `siginfo_t`; the kernel looks at the pointer.
+    errno::kept(|| unsafe {
+        let number = libc::SYS_rt_tgsigqueueinfo;
+        match libc::syscall(number, process, tid, signal, info) {
+            0 => 0,
+            _ => errno::get(),
+        }
+    })
+}

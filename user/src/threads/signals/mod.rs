@@ -1,0 +1,498 @@
+//! Signals to full threads.
+//!
+//! The kernel does not know a full thread. A signal that is sent to one is added to those that are
+//! pending for it (`pending.rs`), and the thread is called: the handler runs on the thread's own
+//! stack or its alternate one (`alternate.rs`), with its mask, wherever the thread is by then, in
+//! the middle of what it computes or of a call that waits. Actions are the process's, so the kernel
+//! is asked for them. A default action is the process's, too: who sends the signal lets the kernel
+//! do it.
+//!
+//! Signals that are sent to the process go to its kernel threads, the main one first; what these
+//! have blocked goes to a full thread that lets it through (`process.rs`).
+//!
+//! Protocol:
+//! 1. A sender adds the signal, then calls the thread. The thread takes the call first and looks
+//!    at what is pending then. So no signal is left behind.
+//! 2. A wait that a call has ended goes on, or fails with EINTR, as [`interrupted`] says.
+//! 3. Signals that the thread has blocked stay pending until it unblocks them or waits for them.
+//! 4. A call that waits with another mask ([`Masked`]) looks itself for what this mask lets
+//!    through, and nobody else does meanwhile: a handler that ran elsewhere would not end the wait.
+//!
+//! Differences from the kernel's: a thread that waits for a call on a kernel thread of the blocking
+//! pool that nothing interrupts runs its handlers when it goes on; what a handler is told of
+//! registers is those of its own call.
+//!
+//! # Safety
+//! For all exported functions of this file: as the C library's functions of the same name.
+
+pub mod alternate;
+mod jump;
+mod pending;
+pub mod process;
+mod queue;
+mod timers;
+
+use core::cell::Cell;
+use core::ffi::c_int;
+use core::mem;
+use core::ptr;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU64};
+
+use heddle::raw;
+use libc::{pthread_t, siginfo_t, sigset_t, ucontext_t};
+
+use self::alternate::Alternate;
+use self::pending::Pending;
+use super::{Pthread, cancel, find, fork, registry, this};
+use crate::calls::mask;
+use crate::errno;
+
+pub use self::pending::bit;
+pub use self::queue::queue_info;
+
+/// Signal numbers end before this one.
+const SIGNALS: c_int = 65;
+/// `si_code` of a signal to a thread.
+const SI_TKILL: c_int = -6;
+/// Signals whose default is to be ignored.
+const IGNORED: u64 = bit(libc::SIGCHLD) | bit(libc::SIGURG) | bit(libc::SIGWINCH);
+
+/// The signals of a full thread.
+pub struct Signals {
+    /// Sent to it and not taken yet.
+    pending: Pending,
+    /// Those that it has blocked; bit 0 is the first signal.
+    blocked: AtomicU64,
+    /// Those that it waits for, blocked as they are.
+    wanted: AtomicU64,
+    /// One that was sent to the process may be for it.
+    look: AtomicBool,
+    /// It is in a call with another mask: see item 4 of the protocol. Its own.
+    masked: Cell<bool>,
+    alternate: Alternate,
+}
+
+impl Signals {
+    pub fn new(blocked: u64) -> Self {
+        Signals {
+            pending: Pending::new(),
+            blocked: AtomicU64::new(blocked),
+            wanted: AtomicU64::new(0),
+            look: AtomicBool::new(false),
+            masked: Cell::new(false),
+            alternate: Alternate::new(),
+        }
+    }
+
+    pub fn blocked(&self) -> u64 {
+        self.blocked.load(SeqCst)
+    }
+
+    /// Of the calling thread; what is unblocked is not delivered yet.
+    pub fn block_only(&self, signals: u64) {
+        // ORDER: SeqCst: the mask before what is held back (`process.rs`); a sender who sees it may
+        // act for the thread.
+        let before = self.blocked.swap(signals, SeqCst);
+        process::let_through(self, !signals, before & !signals);
+    }
+
+    pub fn alternate(&self) -> &Alternate {
+        &self.alternate
+    }
+
+    /// Whether something may be delivered to the calling thread.
+    pub fn is_due(&self) -> bool {
+        self.look.load(Relaxed) || self.pending.set() & !self.blocked() != 0
+    }
+
+    /// Takes one of `signals` that is pending for the calling thread, or for the process.
+    pub fn take(&self, signals: u64) -> Option<siginfo_t> {
+        let own = {
+            let _pin = raw::pin();
+            self.pending.take(signals)
+        };
+        own.map(timers::taken).or_else(|| process::take(self, signals))
+    }
+
+    /// As [`Signals::take`] of a thread that begins to wait, or goes on waiting, for `signals`
+    /// whatever its mask is.
+    pub fn take_wanted(&self, signals: u64) -> Option<siginfo_t> {
+        // ORDER: as in `block_only`.
+        self.wanted.store(signals, SeqCst);
+        process::watch(signals);
+        process::let_through(self, signals, signals);
+        self.look.store(true, Relaxed);
+        self.take(signals)
+    }
+
+    /// The calling thread waits for no signals any more.
+    pub fn want_none(&self) {
+        self.wanted.store(0, Relaxed);
+    }
+
+    /// Whether the thread takes `signal` when it is sent to the process.
+    fn lets_through(&self, signal: u64) -> bool {
+        // ORDER: SeqCst, see `process.rs`.
+        (!self.blocked.load(SeqCst) | self.wanted.load(SeqCst)) & signal != 0
+    }
+}
+
+/// The calling thread, with another mask for the time of a call that waits: see item 4 of the
+/// protocol.
+pub struct Masked {
+    me: &'static Pthread,
+    before: u64,
+}
+
+impl Masked {
+    pub fn new(me: &'static Pthread, blocked: u64) -> Self {
+        let before = me.signals.blocked();
+        me.signals.masked.set(true);
+        me.signals.block_only(blocked);
+        Masked { me, before }
+    }
+
+    /// Puts the mask back, and delivers what it lets through. It has no destructor: a handler that
+    /// ends the thread, or jumps out of the call, has the mask that it wants.
+    pub fn end(self) {
+        self.me.signals.block_only(self.before);
+        self.me.signals.masked.set(false);
+        if self.me.signals.is_due() {
+            deliver(self.me);
+        }
+    }
+}
+
+/// What came of the calling thread's signals.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Ran {
+    /// No handler ran.
+    Nothing,
+    /// Handlers ran, which all ask for interrupted calls to go on.
+    Restarting,
+    /// A handler ran that does not.
+    Interrupting,
+}
+
+fn action_of(signal: c_int) -> Option<libc::sigaction> {
+    // SAFETY: all zero bytes are a valid action, which the call overwrites.
+    unsafe {
+        let mut action: libc::sigaction = mem::zeroed();
+        (libc::sigaction(signal, ptr::null(), &mut action) == 0).then_some(action)
+    }
+}
+
+/// Lets the kernel do what is the default, to the process.
+fn act_by_default(signal: c_int) {
+    mask::with(!bit(signal), || {
+        // SAFETY: no pointers.
+        unsafe { libc::raise(signal) }
+    });
+}
+
+/// Sends `target` a signal.
+fn send(target: &Pthread, signal: c_int) -> c_int {
+    if !(0..SIGNALS).contains(&signal) {
+        return libc::EINVAL;
+    }
+    if signal == 0 { 0 } else { send_info(target, &info_of(signal)) }
+}
+
+/// Sends `target` a signal that is one, with all that is known of it.
+fn send_info(target: &Pthread, info: &siginfo_t) -> c_int {
+    let signal = info.si_signo;
+    if target.has_ended() {
+        return 0;
+    }
+    let Some(action) = action_of(signal) else { return libc::EINVAL };
+    let is_blocked = target.signals.blocked() & bit(signal) != 0;
+    match action.sa_sigaction {
+        _ if is_blocked => {}
+        libc::SIG_IGN => return 0,
+        libc::SIG_DFL if IGNORED & bit(signal) != 0 => return 0,
+        libc::SIG_DFL => {
+            act_by_default(signal);
+            return 0;
+        }
+        _ => {}
+    }
+    // Step 1 of the protocol.
+    if !target.signals.pending.add(info) {
+        return libc::EAGAIN;
+    }
+    match this() {
+        Some(me) if ptr::eq(me, target) && me.signals.masked.get() => {}
+        Some(me) if ptr::eq(me, target) => drop(deliver(me)),
+        _ => raw::when_unpinned(call, target.slot.load(Relaxed) as usize),
+    }
+    0
+}
+
+fn call(slot: usize, _times: u32) {
+    registry::with(slot as u32, |target| {
+        if let Some(thread) = target.thread() {
+            raw::call(&thread);
+        }
+    });
+}
+
+/// Sends the full thread with this number a signal.
+pub fn send_to(number: u32, signal: c_int) -> c_int {
+    if number == super::number()
+        && let Some(me) = this()
+    {
+        return send(me, signal);
+    }
+    let slot = number - super::NUMBER_FIRST;
+    registry::with(slot, |target| send(target, signal)).unwrap_or(libc::ESRCH)
+}
+
+/// Sends the full thread with this number a signal, with all that is known of it.
+pub fn send_info_to(number: u32, info: &siginfo_t) -> c_int {
+    if number == super::number()
+        && let Some(me) = this()
+    {
+        return send_info(me, info);
+    }
+    let slot = number - super::NUMBER_FIRST;
+    registry::with(slot, |target| send_info(target, info)).unwrap_or(libc::ESRCH)
+}
+
+/// Sends the calling full thread a signal: its handler has run when this returns.
+pub fn send_to_own(signal: c_int) {
+    if let Some(me) = this() {
+        errno::kept(|| send(me, signal));
+    }
+}
+
+/// Runs the handlers of what the calling thread, `me`, has pending and not blocked.
+pub fn deliver(me: &'static Pthread) -> Ran {
+    raw::answer_call();
+    let mut ran = Ran::Nothing;
+    while let Some(mut info) = me.signals.take(!me.signals.blocked()) {
+        if me.signals.is_due() {
+            // Should the handler jump: the next ones come all the same.
+            raw::call_again();
+        }
+        match run_handler(me, &mut info) {
+            Some(true) if ran == Ran::Nothing => ran = Ran::Restarting,
+            Some(false) => ran = Ran::Interrupting,
+            _ => {}
+        }
+    }
+    ran
+}
+
+/// Handles one; whether calls that it has interrupted go on. `None`: there was no handler.
+fn run_handler(me: &'static Pthread, info: &mut siginfo_t) -> Option<bool> {
+    let signal = info.si_signo;
+    let action = action_of(signal)?;
+    match action.sa_sigaction {
+        libc::SIG_IGN => return None,
+        libc::SIG_DFL => {
+            if IGNORED & bit(signal) == 0 {
+                act_by_default(signal);
+            }
+            return None;
+        }
+        _ => {}
+    }
+    if action.sa_flags & libc::SA_RESETHAND != 0 {
+        // SAFETY: all zero bytes are the default action.
+        unsafe { libc::sigaction(signal, &mem::zeroed(), ptr::null_mut()) };
+    }
+    handled_with(me, &action, signal, |before| call_handler(me, info, &action, before));
+    Some(action.sa_flags & libc::SA_RESTART != 0)
+}
+
+/// Calls `handler`, which is given the mask of before, in the state that a handler of `signal` has.
+///
+/// The handler may end the thread or jump: nothing here has a destructor, and what the thread was
+/// in the middle of is over then.
+fn handled_with(
+    me: &'static Pthread,
+    action: &libc::sigaction,
+    signal: c_int,
+    handler: impl FnOnce(u64),
+) {
+    let signals = &me.signals;
+    let (before, number) = (signals.blocked(), errno::get());
+    let (masked, wanted) = (signals.masked.replace(false), signals.wanted.load(Relaxed));
+    signals.want_none();
+    let own = if action.sa_flags & libc::SA_NODEFER == 0 { bit(signal) } else { 0 };
+    signals.block_only(before | mask::bits(&action.sa_mask) | own);
+    handler(before);
+    errno::set(number);
+    signals.masked.set(masked);
+    signals.wanted.store(wanted, SeqCst);
+    signals.block_only(before);
+}
+
+/// The beginning of a `siginfo_t`; what follows differs by signal.
+#[repr(C)]
+struct Sent {
+    signal: c_int,
+    errno: c_int,
+    code: c_int,
+    align: c_int,
+    pid: u32,
+    uid: u32,
+    value: u64,
+}
+
+impl Sent {
+    /// Sent by a thread of this process.
+    fn by_us(signal: c_int, code: c_int, value: u64) -> Self {
+        // SAFETY: no arguments.
+        let (pid, uid) = unsafe { (libc::getpid() as u32, libc::getuid()) };
+        Sent { signal, errno: 0, code, align: 0, pid, uid, value }
+    }
+
+    fn info(self) -> siginfo_t {
+        // SAFETY: all zero bytes are valid; it is larger than its beginning.
+        unsafe {
+            let mut info: siginfo_t = mem::zeroed();
+            (&raw mut info).cast::<Sent>().write(self);
+            info
+        }
+    }
+}
+
+/// The `siginfo_t` of a signal that a thread of this process sent.
+pub fn info_of(signal: c_int) -> siginfo_t {
+    Sent::by_us(signal, SI_TKILL, 0).info()
+}
+
+/// Calls the handler of `action` on the stack that it asks for.
+fn call_handler(
+    me: &'static Pthread,
+    info: &mut siginfo_t,
+    action: &libc::sigaction,
+    blocked: u64,
+) {
+    // SAFETY: all zero bytes are valid; the place is one.
+    let mut context: ucontext_t = unsafe { mem::zeroed() };
+    if action.sa_flags & libc::SA_SIGINFO != 0 {
+        // SAFETY: as above.
+        unsafe { getcontext(&mut context) };
+        context.uc_sigmask = mask::set_of(blocked);
+        context.uc_stack = me.signals.alternate.told();
+    }
+    // SAFETY: the program's handler, which is called as the kernel does it.
+    unsafe { alternate::call(me, action, info, (&raw mut context).cast()) };
+}
+
+/// A wait of the calling full thread has ended as cancelled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Then {
+    /// It was cancelled.
+    End,
+    /// It was called for nothing.
+    GoOn,
+    /// Handlers ran; the call goes on, unless it is one that never does.
+    Restart,
+    /// The call fails with EINTR, if it is one that does so.
+    Fail,
+}
+
+/// Runs what the calling thread was called for, and says what becomes of the wait that has ended.
+pub fn interrupted() -> Then {
+    let Some(me) = this() else { return Then::GoOn };
+    if raw::is_cancelled() {
+        return Then::End;
+    }
+    match deliver(me) {
+        Ran::Nothing => Then::GoOn,
+        Ran::Restarting => Then::Restart,
+        Ran::Interrupting => Then::Fail,
+    }
+}
+
+/// Whether the calling full thread, which was called, is to leave the call that it waits in.
+pub fn is_due() -> bool {
+    raw::answer_call();
+    raw::is_cancelled() || is_due_to_own()
+}
+
+/// Whether the calling full thread has signals to handle.
+pub fn is_due_to_own() -> bool {
+    this().is_some_and(|me| me.signals.is_due())
+}
+
+/// What a full thread runs that was called while it computed.
+pub fn answer() {
+    called();
+}
+
+/// Runs what the calling full thread was called for, unless the call that it is in does so itself.
+pub fn called() -> Ran {
+    let Some(me) = this() else { return Ran::Nothing };
+    if me.signals.masked.get() {
+        return Ran::Nothing;
+    }
+    if me.own.asynchronous.load(Relaxed) && raw::is_cancelled() {
+        raw::answer_call();
+        cancel::act();
+    }
+    deliver(me)
+}
+
+/// As [`answer`], if the caller is a full thread that was called. For calls in which a thread may
+/// spend all of its time, and where nothing interrupts it.
+pub fn answer_if_called() {
+    if crate::me().is_some() && raw::is_called() {
+        errno::kept(answer);
+    }
+}
+
+/// The calling thread ends: it takes no signals any more.
+pub fn close(me: &Pthread) {
+    me.signals.want_none();
+    me.signals.block_only(u64::MAX);
+    raw::answer_call();
+}
+
+// SAFETY: the C library's function, by its header.
+unsafe extern "C" {
+    fn getcontext(context: *mut ucontext_t) -> c_int;
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn heddle_user_pthread_kill(thread: pthread_t, signal: c_int) -> c_int {
+    // SAFETY: the caller's thread.
+    match unsafe { find(thread) } {
+        Some(target) if !fork::is_child_of(target) => errno::kept(|| send(target, signal)),
+        // SAFETY: as above.
+        _ => unsafe { libc::pthread_kill(thread, signal) },
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn heddle_user_raise(signal: c_int) -> c_int {
+    let Some(me) = this() else { return 0 };
+    match errno::kept(|| send(me, signal)) {
+        0 => 0,
+        error => {
+            errno::set(error);
+            -1
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn heddle_user_sigpending(set: *mut sigset_t) -> c_int {
+    // SAFETY: the caller's place.
+    let failed = unsafe { libc::sigpending(set) };
+    if failed == 0
+        && let Some(me) = this()
+    {
+        // SAFETY: as above.
+        let of_process = mask::bits(unsafe { &*set });
+        // What is pending and not blocked is on its way to somebody.
+        let all = (of_process | me.signals.pending.set()) & me.signals.blocked();
+        // SAFETY: as above.
+        unsafe { set.write(mask::set_of(all)) };
+    }
+    failed
+}

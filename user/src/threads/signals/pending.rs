@@ -1,0 +1,262 @@
+//! The signals that were sent to one full thread and that it has not taken.
+//!
+//! Protocol:
+//! 1. A sender writes the signal's `siginfo_t` to an entry of the common pool, and links it in
+//!    front of those that were sent before. Nothing waits and nothing allocates: a signal handler
+//!    may send. The thread takes over what is linked, and looks for the signal there.
+//! 2. As with the kernel, a signal below [`REALTIME_FIRST`] is pending once: who sets its bit links
+//!    the entry, whoever finds it set does nothing. The thread clears the bit when it has the
+//!    entry. Before that it is as if it had taken nothing: a sender whose entry is not linked yet
+//!    calls the thread afterwards.
+//! 3. The others are queued, each with its value, in their order. A sender links first, and then
+//!    sets the bit; the thread clears the bit first, and then takes over. So what is linked is
+//!    taken, or there is a bit for it.
+//! 4. Without a free entry a signal is still pending, but nothing is known of it; one that carries
+//!    a value is refused.
+//!
+//! `tests/pending.rs` has senders come between all steps.
+//!
+//! Invariant: an entry belongs to who has taken it from the pool, then to the one list that it is
+//! linked in; `queue` is touched by the thread itself alone, pinned.
+
+use core::cell::{Cell, UnsafeCell};
+use core::ffi::c_int;
+use core::mem::MaybeUninit;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use libc::siginfo_t;
+
+use crate::model::{AtomicU32, AtomicU64};
+
+/// The kernel's first real-time signal.
+const REALTIME_FIRST: c_int = 32;
+/// Signals that may be pending in all threads together, with what is known of them.
+const ENTRIES: usize = 4096;
+const WORD: usize = u64::BITS as usize;
+
+pub const fn bit(signal: c_int) -> u64 {
+    1 << (signal - 1)
+}
+
+struct Entry {
+    /// The entry behind this one, plus one; 0 = none.
+    next: AtomicU32,
+    info: UnsafeCell<MaybeUninit<siginfo_t>>,
+}
+
+// SAFETY: by the file's invariant one thread at a time uses an entry.
+unsafe impl Sync for Entry {}
+
+static POOL: [Entry; ENTRIES] =
+    [const { Entry { next: AtomicU32::new(0), info: UnsafeCell::new(MaybeUninit::uninit()) } };
+        ENTRIES];
+static USED: [AtomicU64; ENTRIES / WORD] = [const { AtomicU64::new(0) }; ENTRIES / WORD];
+
+/// Takes an entry from the pool; its number.
+fn take_entry() -> Option<u32> {
+    for (at, word) in USED.iter().enumerate() {
+        let mut used = word.load(Relaxed);
+        while used != u64::MAX {
+            let free = used.trailing_ones();
+            // ORDER: Acquire pairs with the Release in `give_back`.
+            match word.compare_exchange_weak(used, used | 1 << free, Acquire, Relaxed) {
+                Ok(_) => return Some((at * WORD) as u32 + free),
+                Err(seen) => used = seen,
+            }
+        }
+    }
+    None
+}
+
+fn give_back(number: u32) {
+    let (at, bit) = (number as usize / WORD, number as usize % WORD);
+    // ORDER: Release: who used it is done.
+    USED[at].fetch_and(!(1 << bit), Release);
+}
+
+fn entry(link: u32) -> Option<(u32, &'static Entry)> {
+    let number = link.checked_sub(1)?;
+    Some((number, &POOL[number as usize]))
+}
+
+/// See the file's head.
+pub struct Pending {
+    /// A bit for each that is pending.
+    set: AtomicU64,
+    /// Those of which nothing is known.
+    bare: AtomicU64,
+    /// What was sent, the last first.
+    sent: AtomicU32,
+    /// What the thread took over and has not handled, the first first.
+    queue: Cell<u32>,
+}
+
+impl Pending {
+    pub const fn new() -> Self {
+        Pending {
+            set: AtomicU64::new(0),
+            bare: AtomicU64::new(0),
+            sent: AtomicU32::new(0),
+            queue: Cell::new(0),
+        }
+    }
+
+    /// A bit for each signal that is pending.
+    pub fn set(&self) -> u64 {
+        // ORDER: pairs with the Release in `add`.
+        self.set.load(Acquire)
+    }
+
+    /// Adds a signal; false when there is no room for what it carries.
+    pub fn add(&self, info: &siginfo_t) -> bool {
+        let signal = bit(info.si_signo);
+        let is_queued = info.si_signo >= REALTIME_FIRST;
+        // ORDER: AcqRel, step 2: who finds the bit is followed by the handler of who has set it.
+        if !is_queued && self.set.fetch_or(signal, AcqRel) & signal != 0 {
+            return true;
+        }
+        match take_entry() {
+            Some(number) => self.link(number, info),
+            None if is_queued && info.si_code != super::SI_TKILL => return false,
+            None => {
+                // ORDER: Release pairs with the AcqRel in `take_bare`.
+                self.bare.fetch_or(signal, Release);
+            }
+        }
+        if is_queued {
+            // ORDER: Release, step 3: what was linked is seen by who sees the bit.
+            self.set.fetch_or(signal, Release);
+        }
+        true
+    }
+
+    fn link(&self, number: u32, info: &siginfo_t) {
+        let entry = &POOL[number as usize];
+        // SAFETY: taken from the pool by the caller.
+        unsafe { (*entry.info.get()).write(*info) };
+        let mut first = self.sent.load(Relaxed);
+        loop {
+            entry.next.store(first, Relaxed);
+            // ORDER: Release pairs with the Acquire in `take_over`.
+            match self.sent.compare_exchange_weak(first, number + 1, Release, Relaxed) {
+                Ok(_) => return,
+                Err(seen) => first = seen,
+            }
+        }
+    }
+
+    /// Takes a pending one of `signals`, the lowest first. The thread itself calls it, pinned.
+    pub fn take(&self, signals: u64) -> Option<siginfo_t> {
+        let mut ready = self.set() & signals;
+        while ready != 0 {
+            let signal = ready.trailing_zeros() as c_int + 1;
+            let info = if signal < REALTIME_FIRST {
+                self.take_plain(signal)
+            } else {
+                self.take_queued(signal)
+            };
+            if info.is_some() {
+                return info;
+            }
+            ready &= !bit(signal);
+        }
+        None
+    }
+
+    /// Step 2.
+    fn take_plain(&self, signal: c_int) -> Option<siginfo_t> {
+        self.take_over();
+        let info = self.unlink(signal).or_else(|| self.take_bare(signal))?;
+        // ORDER: AcqRel pairs with that in `add`.
+        self.set.fetch_and(!bit(signal), AcqRel);
+        Some(info)
+    }
+
+    /// Step 3.
+    fn take_queued(&self, signal: c_int) -> Option<siginfo_t> {
+        // ORDER: AcqRel: the bit before the list.
+        self.set.fetch_and(!bit(signal), AcqRel);
+        self.take_over();
+        let info = self.unlink(signal).or_else(|| self.take_bare(signal));
+        if self.has(signal) {
+            // ORDER: Relaxed: the thread itself looks again.
+            self.set.fetch_or(bit(signal), Relaxed);
+        }
+        info
+    }
+
+    /// One of which nothing is known.
+    fn take_bare(&self, signal: c_int) -> Option<siginfo_t> {
+        // ORDER: AcqRel pairs with the Release in `add`.
+        let had = self.bare.fetch_and(!bit(signal), AcqRel) & bit(signal) != 0;
+        had.then(|| super::info_of(signal))
+    }
+
+    /// Puts what was sent behind what the thread has already.
+    fn take_over(&self) {
+        // ORDER: Acquire pairs with the Release in `link`.
+        let mut newer = self.sent.swap(0, Acquire);
+        let mut oldest = 0;
+        while let Some((_, entry)) = entry(newer) {
+            let next = entry.next.swap(oldest, Relaxed);
+            oldest = newer;
+            newer = next;
+        }
+        let mut last = self.queue.get();
+        if last == 0 {
+            return self.queue.set(oldest);
+        }
+        while let Some((_, entry)) = entry(last) {
+            last = entry.next.load(Relaxed);
+            if last == 0 {
+                entry.next.store(oldest, Relaxed);
+            }
+        }
+    }
+
+    /// Takes the first one of `signal` out of the thread's own list.
+    fn unlink(&self, signal: c_int) -> Option<siginfo_t> {
+        let mut before: Option<&Entry> = None;
+        let mut link = self.queue.get();
+        while let Some((number, entry)) = entry(link) {
+            let next = entry.next.load(Relaxed);
+            // SAFETY: linked entries have been written.
+            let info = unsafe { (*entry.info.get()).assume_init() };
+            if info.si_signo == signal {
+                match before {
+                    Some(before) => before.next.store(next, Relaxed),
+                    None => self.queue.set(next),
+                }
+                give_back(number);
+                return Some(info);
+            }
+            before = Some(entry);
+            link = next;
+        }
+        None
+    }
+
+    /// Whether the thread's own list has one of `signal`.
+    fn has(&self, signal: c_int) -> bool {
+        let mut link = self.queue.get();
+        while let Some((_, entry)) = entry(link) {
+            // SAFETY: as in `unlink`.
+            if unsafe { (*entry.info.get()).assume_init() }.si_signo == signal {
+                return true;
+            }
+            link = entry.next.load(Relaxed);
+        }
+        false
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.take_over();
+        let mut link = self.queue.get();
+        while let Some((number, entry)) = entry(link) {
+            link = entry.next.load(Relaxed);
+            give_back(number);
+        }
+    }
+}

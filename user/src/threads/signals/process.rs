@@ -1,0 +1,306 @@
+//! Signals that are sent to the process: by `kill`, a timer, a terminal, a child's end.
+//!
+//! The kernel gives them to a kernel thread that lets them through, the main one first. Workers let
+//! none through. So what all of the program's kernel threads have blocked stays pending in the
+//! kernel, where `sigpending`, `sigwait` and `signalfd` find it; and if a full thread lets it
+//! through, or waits for it, that one takes it.
+//!
+//! A kernel thread of this library, the watcher, is told by a signalfd that such a signal is
+//! pending. It takes nothing: it looks for a full thread and calls it, and that one takes the
+//! signal from the kernel if its mask lets it through by then. The watcher looks again, and at the
+//! next thread, until the signal is gone. So none is lost, whatever threads do meanwhile, and none
+//! is taken that somebody else gets first.
+//!
+//! Protocol:
+//! 1. Watched is what a kernel thread of the program has blocked at some time ([`watch`]); all else
+//!    is the kernel's.
+//! 2. If no thread lets a pending one through, the watcher holds it back: it adds it to [`HELD`],
+//!    looks once more for a thread, and watches it no longer.
+//! 3. A thread that lets a signal through stores its mask first and then looks at [`HELD`], and
+//!    has what is held back watched again. So either the watcher sees the mask, or the thread sees
+//!    what is held back. A watched one that it unblocks it takes itself, before its call returns.
+//!
+//! # Safety
+//! For all exported functions of this file: as the C library's functions of the same name.
+
+use core::ffi::c_int;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::Once;
+use std::time::Duration;
+
+use heddle::raw;
+use libc::{pid_t, siginfo_t};
+use rustix::thread::futex::{self, Flags};
+
+use super::{Signals, bit};
+use crate::calls::mask;
+use crate::errno;
+use crate::sys::signals;
+use crate::threads::{Pthread, registry, this};
+
+/// What a kernel thread of the program gets before a full thread does.
+const FIRST_LOOK: Duration = Duration::from_millis(1);
+/// Longest time between two looks at a signal that nobody takes.
+const LOOK_MAX: Duration = Duration::from_millis(32);
+
+/// Faults, which workers let through, and what nobody can block. And SIGURG, by which threads are
+/// preempted: workers let that through, too, and its default is to be ignored.
+const NEVER_WATCHED: u64 = bit(libc::SIGKILL)
+    | bit(libc::SIGSTOP)
+    | bit(libc::SIGSEGV)
+    | bit(libc::SIGBUS)
+    | bit(libc::SIGFPE)
+    | bit(libc::SIGILL)
+    | bit(libc::SIGTRAP)
+    | bit(raw::PREEMPTION_SIGNAL);
+
+/// See the file's head, step 1.
+static WATCHED: AtomicU64 = AtomicU64::new(0);
+/// See the file's head, step 2.
+static HELD: AtomicU64 = AtomicU64::new(0);
+/// What the main thread has blocked, as far as the C library's functions were called for it.
+static OF_MAIN: AtomicU64 = AtomicU64::new(0);
+/// The main thread's `pthread_t`; 0 before the program's code runs.
+static MAIN: AtomicUsize = AtomicUsize::new(0);
+/// The signalfd; negative when there is none.
+static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
+/// Counts what the watcher has to look at when it sleeps; see [`sleep`].
+static NEWS: AtomicU32 = AtomicU32::new(0);
+/// Whether the watcher sleeps.
+static SLEEPS: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn at_load() {
+    // SAFETY: no arguments; the main thread is the one that loads the library.
+    MAIN.store(unsafe { libc::pthread_self() } as usize, Relaxed);
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = at_load;
+
+/// What is to be watched now.
+fn watched() -> u64 {
+    WATCHED.load(SeqCst) & !HELD.load(SeqCst)
+}
+
+/// Has the signalfd tell of what is watched now.
+fn set_watched() {
+    let fd = DESCRIPTOR.load(SeqCst);
+    if fd < 0 {
+        return;
+    }
+    loop {
+        let signals = watched();
+        signals::watch(fd, signals);
+        // Somebody else's change may have been overwritten by that.
+        if watched() == signals {
+            return;
+        }
+    }
+}
+
+/// Has the watcher look at what is watched now.
+fn tell() {
+    set_watched();
+    // ORDER: SeqCst: the news before the look at who sleeps; pairs with `sleep`.
+    NEWS.fetch_add(1, SeqCst);
+    if SLEEPS.load(SeqCst) {
+        let _ = futex::wake(&NEWS, Flags::PRIVATE, 1);
+    }
+}
+
+/// A kernel thread has blocked these signals, or a full thread waits for them.
+pub fn watch(signals: u64) {
+    let wanted = signals & !NEVER_WATCHED;
+    if wanted & !WATCHED.load(Relaxed) != 0 {
+        WATCHED.fetch_or(wanted, SeqCst);
+        tell();
+    }
+}
+
+/// The calling kernel thread has this mask now.
+pub fn masked(blocked: u64) {
+    // SAFETY: no arguments.
+    if unsafe { libc::pthread_self() } as usize == MAIN.load(Relaxed) {
+        OF_MAIN.store(blocked, Relaxed);
+    }
+    watch(blocked);
+}
+
+/// The calling thread, whose signals these are, lets `signals` through, of which it had blocked
+/// `opened` before: step 3.
+pub fn let_through(own: &Signals, signals: u64, opened: u64) {
+    if WATCHED.load(Relaxed) & opened != 0 {
+        own.look.store(true, Relaxed);
+    }
+    // ORDER: SeqCst: the caller's mask is stored before this look; pairs with `hand_over`.
+    if HELD.load(SeqCst) & signals != 0 {
+        release(signals);
+    }
+}
+
+/// Has `signals` watched again.
+pub fn release(signals: u64) {
+    if HELD.fetch_and(!signals, SeqCst) & signals != 0 {
+        tell();
+    }
+}
+
+/// A thread that lets through what `blocked` does not have can be found now.
+pub fn entered(blocked: u64) {
+    if HELD.load(SeqCst) & !blocked != 0 {
+        release(!blocked);
+    }
+}
+
+/// Takes one of `signals` that is pending for the process, if the calling thread is to look.
+pub fn take(own: &Signals, signals: u64) -> Option<siginfo_t> {
+    if !own.look.swap(false, Relaxed) {
+        return None;
+    }
+    let info = signals::take(signals & !NEVER_WATCHED)?;
+    // There may be more.
+    own.look.store(true, Relaxed);
+    Some(info)
+}
+
+// ---- the watcher
+
+/// Starts the watcher, once. Where that is refused, full threads take from the process only what
+/// they wait for.
+pub fn start() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        DESCRIPTOR.store(signals::watch(-1, watched()), SeqCst);
+        let watcher = std::thread::Builder::new().name("heddle-signals".into());
+        let body = || {
+            mask::block_all();
+            run()
+        };
+        let _ = watcher.stack_size(STACK_BYTES).spawn(body);
+    });
+}
+
+/// The watcher's stack: it calls little.
+const STACK_BYTES: usize = 64 << 10;
+
+fn run() -> ! {
+    // From which slot on the next thread is looked for.
+    let mut from = 0;
+    let mut pause = FIRST_LOOK;
+    loop {
+        sleep();
+        let pending = signals::pending() & watched();
+        if pending == 0 {
+            pause = FIRST_LOOK;
+            wait();
+            continue;
+        }
+        // The kernel threads that let it through go first, and then those that were called.
+        let is_main_first = pending & !OF_MAIN.load(Relaxed) != 0;
+        if is_main_first || pause != FIRST_LOOK {
+            std::thread::sleep(pause);
+        }
+        pause = (pause * 2).min(LOOK_MAX);
+        for signal in 1..=u64::BITS as c_int {
+            if signals::pending() & watched() & pending & bit(signal) != 0 {
+                hand_over(bit(signal), &mut from);
+            }
+        }
+    }
+}
+
+/// Waits until a watched signal is pending, or what is watched changes.
+fn wait() {
+    let fd = DESCRIPTOR.load(SeqCst);
+    let mut entry = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    if watched() != 0 {
+        // SAFETY: a valid entry.
+        raw::idle(|| unsafe { libc::poll(&mut entry, 1, -1) });
+        if entry.revents & libc::POLLNVAL != 0 {
+            // The program has closed what it did not open.
+            std::thread::sleep(LOOK_MAX);
+        }
+    }
+}
+
+/// Sleeps while nothing is watched: a poll would look at each signal that anybody is sent.
+fn sleep() {
+    let seen = NEWS.load(SeqCst);
+    // ORDER: SeqCst: the flag before the look at what is watched; pairs with `tell`.
+    SLEEPS.store(true, SeqCst);
+    if watched() == 0 {
+        let _ = raw::idle(|| futex::wait(&NEWS, Flags::PRIVATE, seen, None));
+    }
+    SLEEPS.store(false, SeqCst);
+}
+
+/// Calls a thread that lets `signal` through, the next one from slot `from` on; or holds it back.
+fn hand_over(signal: u64, from: &mut u32) {
+    if call_one(signal, from) {
+        return;
+    }
+    // ORDER: SeqCst: held back before the look at the masks; pairs with `let_through`.
+    HELD.fetch_or(signal, SeqCst);
+    if call_one(signal, from) {
+        HELD.fetch_and(!signal, SeqCst);
+    }
+    set_watched();
+}
+
+fn call_one(signal: u64, from: &mut u32) -> bool {
+    let takes = |thread: &Pthread| {
+        let takes = thread.signals.lets_through(signal);
+        if takes {
+            thread.signals.look.store(true, Relaxed);
+        }
+        takes
+    };
+    let Some(slot) = registry::find_from(*from, takes) else { return false };
+    *from = slot + 1;
+    super::call(slot as usize, 1);
+    true
+}
+
+// ---- what a full thread sends to its own process
+
+/// A full thread has sent its process a signal. If no kernel thread is there for it, and the caller
+/// lets it through, POSIX has it handled before the call returns.
+fn sent(to: pid_t, signal: c_int) {
+    let Some(me) = this() else { return };
+    // SAFETY: no arguments.
+    let is_own = to == 0 || to == -1 || to == unsafe { libc::getpid() };
+    if is_own
+        && (1..super::SIGNALS).contains(&signal)
+        && OF_MAIN.load(Relaxed) & !me.signals.blocked() & !NEVER_WATCHED & bit(signal) != 0
+        && !me.signals.masked.get()
+    {
+        me.signals.look.store(true, Relaxed);
+        errno::kept(|| super::deliver(me));
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn heddle_user_kill(to: pid_t, signal: c_int) -> c_int {
+    // SAFETY: no pointers.
+    let failed = unsafe { libc::kill(to, signal) };
+    if failed == 0 {
+        sent(to, signal);
+    }
+    failed
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn heddle_user_sigqueue(
+    to: pid_t,
+    signal: c_int,
+    value: libc::sigval,
+) -> c_int {
+    // SAFETY: no pointers that are followed.
+    let failed = unsafe { libc::sigqueue(to, signal, value) };
+    if failed == 0 {
+        sent(to, signal);
+    }
+    failed
+}

@@ -1,0 +1,196 @@
+//! Timers that send their signal to one full thread (`SIGEV_THREAD_ID` with its number).
+//!
+//! The kernel does not know the thread. Its timer sends to a kernel thread of this library, the
+//! bearer, which passes on what it gets: the program's signal, with the timer's number, its value
+//! and how often it expired. As with the kernel, one signal of a timer is pending at a time; what
+//! comes meanwhile is counted as overrun.
+//!
+//! Invariant: a slot belongs to the timer whose number stands in it, from before the timer can
+//! expire until it is deleted.
+//!
+//! # Safety
+//! For all exported functions of this file: as the C library's functions of the same name.
+
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use heddle::raw;
+use libc::{clockid_t, pid_t, sigevent, siginfo_t, timer_t};
+
+use super::{SIGNALS, Sent, send_info_to};
+use crate::calls::mask;
+use crate::errno;
+use crate::sys::signals;
+use crate::threads::is_number;
+
+/// Timers for full threads that may exist at a time.
+const TIMERS: usize = 256;
+/// By which the bearer gets what it passes on: nobody else sends it that.
+const BORNE: c_int = raw::PREEMPTION_SIGNAL;
+/// `number`: the slot is free.
+const FREE: i32 = -1;
+/// `number`: it is about to be made.
+const TAKEN: i32 = -2;
+
+struct Slot {
+    /// The kernel's number of the timer, or one of the above.
+    number: AtomicI32,
+    /// The thread, and the signal.
+    thread: AtomicU32,
+    signal: AtomicI32,
+    /// A signal of it is pending for the thread.
+    is_pending: AtomicBool,
+    /// How often it expired since.
+    missed: AtomicI32,
+}
+
+static SLOTS: [Slot; TIMERS] = [const {
+    Slot {
+        number: AtomicI32::new(FREE),
+        thread: AtomicU32::new(0),
+        signal: AtomicI32::new(0),
+        is_pending: AtomicBool::new(false),
+        missed: AtomicI32::new(0),
+    }
+}; TIMERS];
+
+fn slot_of(number: i32) -> Option<&'static Slot> {
+    // ORDER: pairs with the Release in `create`.
+    SLOTS.iter().find(|slot| slot.number.load(Acquire) == number)
+}
+
+/// What a timer's signal tells: its number and overruns lie where a sender's ids do.
+fn fields(info: &siginfo_t) -> Sent {
+    // SAFETY: it begins like that.
+    unsafe { (&raw const *info).cast::<Sent>().read() }
+}
+
+/// A thread takes this signal: if it is a timer's, the next one may be sent, and this one tells of
+/// what came since.
+pub fn taken(info: siginfo_t) -> siginfo_t {
+    if info.si_code != libc::SI_TIMER {
+        return info;
+    }
+    let mut sent = fields(&info);
+    let Some(slot) = slot_of(sent.pid as i32) else { return info };
+    sent.uid = sent.uid.wrapping_add(slot.missed.swap(0, Relaxed) as u32);
+    // ORDER: Release: what was missed is told before more is sent.
+    slot.is_pending.store(false, Release);
+    sent.info()
+}
+
+/// Passes on what the kernel sent for a timer.
+fn pass_on(info: &siginfo_t) {
+    let sent = fields(info);
+    if info.si_code != libc::SI_TIMER {
+        return;
+    }
+    let Some(slot) = slot_of(sent.pid as i32) else { return };
+    // ORDER: AcqRel pairs with the Release in `taken`.
+    if slot.is_pending.swap(true, AcqRel) {
+        slot.missed.fetch_add(1 + sent.uid as i32, Relaxed);
+        return;
+    }
+    let info = Sent { signal: slot.signal.load(Relaxed), ..sent }.info();
+    if send_info_to(slot.thread.load(Relaxed), &info) != 0 {
+        slot.is_pending.store(false, Release);
+    }
+}
+
+/// Starts the bearer; its number, or `None` where that was refused.
+fn bearer() -> Option<pid_t> {
+    static TID: OnceLock<Option<pid_t>> = OnceLock::new();
+    *TID.get_or_init(|| {
+        let (tell, told) = mpsc::channel();
+        let body = move || bear(&tell);
+        let thread = std::thread::Builder::new().name("heddle-timers".into());
+        thread.spawn(body).ok()?;
+        told.recv().ok()
+    })
+}
+
+fn bear(tell: &Sender<pid_t>) {
+    mask::block_all();
+    let _ = tell.send(rustix::thread::gettid().as_raw_nonzero().get());
+    loop {
+        if let Some(info) = signals::wait(super::bit(BORNE)) {
+            pass_on(&info);
+        }
+    }
+}
+
+/// Makes a timer for the full thread `thread`; an error number, or 0.
+///
+/// # Safety
+/// 1. `event` is valid, `timer` a place.
+unsafe fn create(clock: clockid_t, event: &sigevent, thread: pid_t, timer: *mut timer_t) -> c_int {
+    if !(1..SIGNALS).contains(&event.sigev_signo)
+        || crate::threads::with_number(thread as u32, |_| ()).is_none()
+    {
+        return libc::EINVAL;
+    }
+    let Some(tid) = bearer() else { return libc::EAGAIN };
+    let _alone = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(slot) = slot_of(FREE) else { return libc::EAGAIN };
+    let mut borne = *event;
+    borne.sigev_signo = BORNE;
+    borne.sigev_notify_thread_id = tid;
+    slot.number.store(TAKEN, Relaxed);
+    slot.thread.store(thread as u32, Relaxed);
+    slot.signal.store(event.sigev_signo, Relaxed);
+    slot.is_pending.store(false, Relaxed);
+    slot.missed.store(0, Relaxed);
+    // SAFETY: by 1; a timer expires after it was set, which its caller can't do before.
+    let failed = errno::kept(|| unsafe { timer_create(clock, &mut borne, timer) } != 0);
+    // SAFETY: by 1.
+    let number = if failed { FREE } else { unsafe { (*timer).addr() as i32 } };
+    // ORDER: Release pairs with the Acquire in `slot_of`.
+    slot.number.store(number, Release);
+    if failed { libc::EAGAIN } else { 0 }
+}
+
+/// Held while a timer is made.
+static MAKING: Mutex<()> = Mutex::new(());
+
+// SAFETY: the C library's functions, by its headers.
+unsafe extern "C" {
+    fn timer_create(clock: clockid_t, event: *mut sigevent, timer: *mut timer_t) -> c_int;
+    fn timer_delete(timer: timer_t) -> c_int;
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn heddle_user_timer_create(
+    clock: clockid_t,
+    event: *mut sigevent,
+    timer: *mut timer_t,
+) -> c_int {
+    // SAFETY: null or the caller's event.
+    let wanted = unsafe { event.as_ref() }.filter(|event| {
+        event.sigev_notify == libc::SIGEV_THREAD_ID && is_number(event.sigev_notify_thread_id)
+    });
+    let Some(wanted) = wanted else {
+        // SAFETY: passed on.
+        return unsafe { timer_create(clock, event, timer) };
+    };
+    // SAFETY: the caller's event and place.
+    match unsafe { create(clock, wanted, wanted.sigev_notify_thread_id, timer) } {
+        0 => 0,
+        error => {
+            errno::set(error);
+            -1
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn heddle_user_timer_delete(timer: timer_t) -> c_int {
+    // A number is given anew as soon as the timer is gone.
+    if let Some(slot) = slot_of(timer.cast::<c_void>().addr() as i32) {
+        slot.number.store(FREE, Release);
+    }
+    // SAFETY: the caller's timer.
+    unsafe { timer_delete(timer) }
+}
