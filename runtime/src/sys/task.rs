@@ -24,7 +24,13 @@ pub(crate) fn set_poll_base(base: *const u8) {
     let _ = base;
 }
 
-/// Blocks all signals but the synchronous faults for the calling kernel thread.
+/// Signals that report a fault of the program, in the thread that has it. SIGABRT is one of them:
+/// `abort` sends it to the calling kernel thread, and since glibc 2.41 a handler is called only
+/// where the signal is not blocked.
+pub(crate) const FAULTS: [i32; 6] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT];
+
+/// Blocks all signals but [`FAULTS`] for the calling kernel thread.
 ///
 /// A handler of the program would otherwise run on a small user-level stack.
 pub(crate) fn block_signals() {
@@ -32,7 +38,7 @@ pub(crate) fn block_signals() {
     unsafe {
         let mut set: libc::sigset_t = core::mem::zeroed();
         libc::sigfillset(&mut set);
-        for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP] {
+        for fault in FAULTS {
             libc::sigdelset(&mut set, fault);
         }
         libc::pthread_sigmask(libc::SIG_BLOCK, &set, core::ptr::null_mut());

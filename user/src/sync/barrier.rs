@@ -28,6 +28,10 @@ struct Barrier {
     left: AtomicU32,
 }
 
+/// Where the C library has them.
+pub const COUNT_AT: usize = core::mem::offset_of!(Barrier, count);
+pub const SHARED_AT: usize = core::mem::offset_of!(Barrier, shared);
+
 /// Numbers are reset at the last multiple of the count below this one.
 const CAME_MAX: u32 = u32::MAX / 2;
 

@@ -24,21 +24,22 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use heddle::raw::{self, Ended, Manner, Moment};
 use libc::{clockid_t, pthread_cond_t, pthread_mutex_t, timespec};
 
-use super::{mutex, wake};
+use super::{layout, mutex, wake};
 use crate::threads::{cancel, signals};
 use crate::{clock, errno};
 
-/// The fields of glibc's `pthread_cond_t` that we use.
+/// glibc's `pthread_cond_t`: the first word is ours. One of the others has two flags, and in its
+/// other bits a count of waiters that we leave alone.
 #[repr(C)]
 struct Cond {
     word: AtomicU32,
-    theirs: [u32; 8],
-    /// Two flags; glibc counts waiters in the other bits, we don't.
-    flags: AtomicU32,
+    theirs: [AtomicU32; 11],
 }
 
 const SHARED: u32 = 1;
 const MONOTONIC: u32 = 2;
+/// Both.
+pub const FLAGS: u32 = SHARED | MONOTONIC;
 
 // SAFETY: the C library's functions, by its headers.
 unsafe extern "C-unwind" {
@@ -59,12 +60,19 @@ unsafe fn of<'a>(cond: *mut pthread_cond_t) -> &'a Cond {
 }
 
 impl Cond {
+    /// The flags; where nobody knows where they are it is the C library's, as a shared one.
+    #[inline(always)]
+    fn flags(&self) -> u32 {
+        // The first word is not among `theirs`.
+        self.theirs.get(layout::cond_flags() - 1).map_or(SHARED, |flags| flags.load(Relaxed))
+    }
+
     fn is_shared(&self) -> bool {
-        self.flags.load(Relaxed) & SHARED != 0
+        self.flags() & SHARED != 0
     }
 
     fn clock(&self) -> clockid_t {
-        match self.flags.load(Relaxed) & MONOTONIC {
+        match self.flags() & MONOTONIC {
             0 => libc::CLOCK_REALTIME,
             _ => libc::CLOCK_MONOTONIC,
         }

@@ -8,6 +8,7 @@ mod barrier;
 pub mod c11;
 mod ceiling;
 mod cond;
+pub mod layout;
 pub mod mutex;
 mod once;
 mod rwlock;

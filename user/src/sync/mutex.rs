@@ -29,15 +29,15 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 const AWAITED: u32 = 2;
 
-const RECURSIVE: i32 = 1;
+pub const RECURSIVE: i32 = 1;
 const ERRORCHECK: i32 = 2;
 const TYPES: i32 = 3;
 /// Robust or process-shared: the C library's.
-const FOREIGN: i32 = 16 | 128;
+pub const FOREIGN: i32 = 16 | 128;
 /// Where the C library has the ceiling in the word.
 const CEILING_SHIFT: u32 = 19;
 /// It has a priority ceiling.
-const PROTECTED: i32 = 64;
+pub const PROTECTED: i32 = 64;
 /// How often the word is looked at before a wait.
 const TURNS: u32 = 60;
 /// How long a pinned thread sleeps between two looks.
@@ -54,6 +54,9 @@ pub struct Mutex {
     /// The priority ceiling of a mutex that has one; the C library keeps it in the word.
     ceiling: AtomicI16,
 }
+
+/// Where the C library has it.
+pub const KIND_AT: usize = core::mem::offset_of!(Mutex, kind);
 
 /// A mutex of the program's.
 ///

@@ -50,8 +50,11 @@ struct RwLock {
     kind: AtomicU32,
 }
 
+/// Where the C library has it.
+pub const SHARED_AT: usize = core::mem::offset_of!(RwLock, shared);
+
 const _: () = assert!(core::mem::offset_of!(RwLock, writer) == 24);
-const _: () = assert!(core::mem::offset_of!(RwLock, shared) == 28);
+const _: () = assert!(SHARED_AT == 28);
 const _: () = assert!(core::mem::offset_of!(RwLock, kind) == 48);
 
 type Until = Result<Moment, c_int>;

@@ -38,6 +38,9 @@ struct Sem {
     shared: AtomicI32,
 }
 
+/// Where the C library has it.
+pub const SHARED_AT: usize = core::mem::offset_of!(Sem, shared);
+
 const VALUE: u64 = u32::MAX as u64;
 const VALUE_MAX: u64 = i32::MAX as u64;
 const WAITER: u64 = 1 << 32;

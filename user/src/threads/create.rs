@@ -16,7 +16,7 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::io;
-use std::sync::{Mutex, Once};
+use std::sync::{Mutex, Once, OnceLock};
 
 use heddle::raw;
 use heddle::thread::{Builder, Thread};
@@ -31,6 +31,7 @@ use super::{
     registry,
 };
 use crate::account::{self, Origin};
+use crate::sync::layout;
 use crate::{environment, errno};
 
 mod real {
@@ -89,9 +90,13 @@ pub unsafe fn make(
 }
 
 /// Starts the runtime as the run asks for it. Where that fails, making a thread says why.
-fn start_runtime() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
+///
+/// # Errors
+/// Why there can be no full threads beside this C library's objects.
+fn start_runtime() -> Result<(), &'static str> {
+    static STARTED: OnceLock<Result<(), &'static str>> = OnceLock::new();
+    *STARTED.get_or_init(|| {
+        layout::check()?;
         environment::guarded_texts().for_each(|(low, high)| raw::guard_text(low, high));
         // Before the runtime's table takes the process's name.
         account::begin(environment::own_text());
@@ -101,7 +106,8 @@ fn start_runtime() {
         if let Some(count) = environment::workers() {
             let _ = heddle::Config::new().workers(count).start();
         }
-    });
+        Ok(())
+    })
 }
 
 fn report_refusal(error: &io::Error) {
@@ -117,7 +123,7 @@ unsafe fn create(
     (start, argument): (Start, *mut c_void),
     origin: &Origin,
 ) -> io::Result<()> {
-    start_runtime();
+    start_runtime().map_err(io::Error::other)?;
     let blocked = crate::calls::mask::own();
     if super::this().is_none() {
         process::masked(blocked);
