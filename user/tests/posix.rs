@@ -1,63 +1,94 @@
-//! Runs C programs that know nothing of heddle with libheddle-user.so loaded into them.
+//! Runs C programs that know nothing of heddle with their threads on user-level threads.
 //!
 //! The programs are those in `tests/`, each about one line of POSIX, and those of the C API in
-//! `capi/tests/`, built against the C library: what they ask of POSIX holds here, too. Exit status
-//! 0 holds, 77 skips with a reason, anything else or a timeout fails. Those in `tests/` are run
-//! without the library first, which shows that they ask no more than POSIX promises. Arguments
-//! that are no options select programs by part of their name.
+//! `capi/tests/`, built against the C library: what they ask of POSIX holds here, too. Those in
+//! `tests/` are run without the library first, which shows that they ask no more than POSIX
+//! promises. Then come the ways in which programs are run; the last ones take a third of the C
+//! API's programs, by turns, and all of them with `HEDDLE_NIGHTLY=ways`:
 //!
-//! With `HEDDLE_NIGHTLY` set the programs are run many times instead, see `posix/nightly.rs`.
+//! - libheddle-user alone, as it is, with one worker, and on epoll;
+//! - `heddle run --threads user`, so with both libraries and the plan;
+//! - with the C libraries of other Debian releases, their loaders called directly
+//!   (`scripts/c-libraries`).
 //!
-//! Invariant: the run ends; every program has a time limit, and none outlives the run.
+//! A program that runs on kernel threads instead has failed. Arguments that are no options select
+//! programs by part of their name. With `HEDDLE_NIGHTLY` set otherwise the programs are run many
+//! times instead, see `posix/nightly.rs`.
 
+mod common;
 #[path = "posix/nightly.rs"]
 mod nightly;
+#[path = "../../capi/tests/common/programs.rs"]
+mod programs;
 
-use std::collections::VecDeque;
-use std::fs::{self, File};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::ffi::CStr;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use programs::Outcome;
 
 const TIME_LIMIT: Duration = Duration::from_secs(60);
-const STATUS_SKIP: i32 = 77;
+/// What the library or the command says when threads are the kernel's.
+const REFUSAL: &str = "heddle: threads are kernel threads";
+const LOADER: &str = "ld-linux-x86-64.so.2";
+/// Releases of Debian whose C libraries programs are run with.
+const SUITES: [&str; 3] = ["bookworm", "trixie", "sid"];
 
-/// How a program is run: a label and what the environment says.
+/// How a program is started.
+#[derive(Clone, Copy, PartialEq)]
+enum How {
+    Alone,
+    /// With libheddle-user loaded into it.
+    Loaded,
+    /// By `heddle run --threads user`.
+    Command,
+}
+
+/// How programs are run: a label, and what the environment says.
+#[derive(Clone)]
 struct Way {
-    label: &'static str,
-    loaded: bool,
+    label: String,
+    how: How,
+    /// The folder of the C library, if it is not this system's.
+    library: Option<PathBuf>,
     env: &'static [(&'static str, &'static str)],
 }
 
-const NATIVE: Way = Way { label: "native", loaded: false, env: &[] };
+impl Way {
+    fn new(label: &str, how: How, env: &'static [(&'static str, &'static str)]) -> Way {
+        Way { label: label.to_owned(), how, library: None, env }
+    }
 
-const WAYS: &[Way] = &[
-    Way { label: "user", loaded: true, env: &[] },
-    Way { label: "one worker", loaded: true, env: &[("HEDDLE_WORKERS", "1")] },
-    Way { label: "epoll", loaded: true, env: &[("HEDDLE_IO", "epoll")] },
-];
+    /// Whether every program is run so, each time.
+    fn takes_all(&self) -> bool {
+        let is_quick = self.how != How::Command && self.library.is_none();
+        is_quick || std::env::var(nightly::ASKED).is_ok_and(|text| text == nightly::WAYS)
+    }
+
+    fn native(&self) -> Way {
+        Way { label: format!("{} native", self.label), how: How::Alone, ..self.clone() }
+    }
+}
+
+/// With the library alone.
+fn loaded_ways() -> [Way; 3] {
+    [
+        Way::new("user", How::Loaded, &[]),
+        Way::new("one worker", How::Loaded, &[("HEDDLE_WORKERS", "1")]),
+        Way::new("epoll", How::Loaded, &[("HEDDLE_IO", "epoll")]),
+    ]
+}
 
 /// Programs of the C API that ask for what the library does not do, and what that is.
 const LEFT_OUT: &[(&str, &str)] = &[];
 
-enum Outcome {
-    Pass,
-    Skip(String),
-    Fail(String),
-}
-
-#[derive(Default)]
-struct Tally {
-    passed: usize,
-    skipped: usize,
-    failed: usize,
-}
-
 struct Suite {
     repo: PathBuf,
     out: PathBuf,
+    /// The command, with the library beside it.
+    command: PathBuf,
     library: PathBuf,
 }
 
@@ -75,39 +106,26 @@ impl Program {
 }
 
 impl Suite {
-    /// Builds the library with the test's profile.
+    /// Builds the command and the library with the test's profile.
     fn prepare() -> Result<Self, String> {
         let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
         let repo = crate_folder.parent().ok_or("no repository")?.to_path_buf();
-        let exe = std::env::current_exe().map_err(|e| e.to_string())?;
-        let profile = exe.parent().and_then(Path::parent).ok_or("no target folder")?;
-        let out = profile.join("user-programs");
+        let command = common::heddle().to_path_buf();
+        let out = command.with_file_name("user-programs");
         fs::create_dir_all(&out).map_err(|e| e.to_string())?;
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
-        cargo.args(["build", "--quiet", "--package", "heddle-user", "--lib", "--target-dir"]);
-        cargo.arg(profile.parent().ok_or("no target folder")?);
-        if profile.file_name().is_some_and(|name| name == "release") {
-            cargo.arg("--release");
-        }
-        succeed(cargo.current_dir(crate_folder))?;
-        let archive = profile.join("libheddle_user.a");
-        succeed(Command::new(crate_folder.join("link-shared.sh")).arg(&archive).arg(&out))?;
-        let library = out.join("libheddle-user.so");
-        Ok(Suite { repo, out, library })
+        let library = command.with_file_name("libheddle-user.so");
+        Ok(Suite { repo, out, command, library })
     }
 
-    fn programs(&self, filters: &[String]) -> Result<Vec<Program>, String> {
+    fn programs(&self, filters: &[String]) -> Vec<Program> {
         let mut programs = Vec::new();
         for (folder, own) in
             [("user/tests", true), ("user/tests/calls", true), ("capi/tests", false)]
         {
             let Ok(entries) = fs::read_dir(self.repo.join(folder)) else { continue };
             let sources = entries.filter_map(|entry| Some(entry.ok()?.path()));
-            programs.extend(
-                sources
-                    .filter(|path| path.extension().is_some_and(|e| e == "c" || e == "cpp"))
-                    .map(|source| Program { source, own }),
-            );
+            let sources = sources.filter(|path| programs::is_source(path));
+            programs.extend(sources.map(|source| Program { source, own }));
         }
         programs.retain(|program| {
             let name = program.name();
@@ -116,7 +134,7 @@ impl Suite {
                 && (filters.is_empty() || filters.iter().any(|f| name.contains(f.as_str())))
         });
         programs.sort_by_key(Program::name);
-        Ok(programs)
+        programs
     }
 
     fn executable(&self, program: &Program) -> PathBuf {
@@ -131,33 +149,65 @@ impl Suite {
         // A program of several files has the others in a folder of its name.
         let parts = fs::read_dir(program.source.with_extension("")).into_iter().flatten();
         inputs.extend(parts.filter_map(|entry| Some(entry.ok()?.path())));
-        let built = modified(&executable);
-        if built.is_some() && inputs.iter().all(|input| modified(input) < built) {
+        if programs::is_current(&executable, &inputs) {
             return Ok(());
         }
         fs::create_dir_all(executable.parent().unwrap()).map_err(|e| e.to_string())?;
-        let cxx = program.source.extension().is_some_and(|end| end == "cpp");
-        let mut compiler = Command::new(if cxx { "c++" } else { "cc" });
-        compiler.arg(if cxx { "-std=gnu++17" } else { "-std=gnu11" });
-        compiler.args(["-O1", "-g", "-Wall", "-Wextra", "-I"]).arg(&include);
-        compiler.arg("-I").arg(self.repo.join("capi/include"));
+        let mut compiler = programs::compiler(&program.source);
+        compiler.arg("-I").arg(&include).arg("-I").arg(self.repo.join("capi/include"));
         if program.name().starts_with("openmp") && has_openmp() {
             compiler.arg("-fopenmp");
         }
         compiler.arg(&program.source).arg("-o").arg(&executable).args(["-pthread", "-ldl", "-lm"]);
-        succeed(&mut compiler)
+        let output = compiler.output().map_err(|e| format!("{compiler:?}: {e}"))?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        output.status.success().then_some(()).ok_or_else(|| format!("{compiler:?}: {errors}"))
     }
 
     fn run(&self, program: &Program, way: &Way) -> Outcome {
+        let outcome = self.run_once(program, way);
+        if let Outcome::Fail(why) = &outcome
+            && way.library.is_some()
+            && let Outcome::Fail(_) = self.run_once(program, &way.native())
+        {
+            // It asks for what that C library does not do.
+            return Outcome::Skip(format!("nor does it hold without heddle: {why}"));
+        }
+        outcome
+    }
+
+    fn run_once(&self, program: &Program, way: &Way) -> Outcome {
         let executable = self.executable(program);
         let log = executable.with_extension(format!("{}.log", way.label.replace(' ', "-")));
-        let mut command = Command::new(&executable);
-        command.envs(way.env.iter().copied());
-        if way.loaded {
-            command.env("LD_PRELOAD", &self.library);
+        let mut command = match &way.library {
+            None => Command::new(&executable),
+            Some(folder) => {
+                let mut loader = Command::new(folder.join(LOADER));
+                loader.arg("--library-path").arg(folder).arg(&executable);
+                loader
+            }
+        };
+        match way.how {
+            How::Alone => {}
+            How::Loaded => {
+                command.env("LD_PRELOAD", &self.library);
+            }
+            How::Command => {
+                command = Command::new(&self.command);
+                command.args(["run", "--threads", "user", "--report", "none", "--"]);
+                command.arg(&executable).env("XDG_STATE_HOME", self.out.join("state"));
+            }
         }
-        outcome_of(command, &log, TIME_LIMIT)
+        command.envs(way.env.iter().copied());
+        match programs::run_limited(command, &log, TIME_LIMIT) {
+            Outcome::Pass if was_refused(&log) => Outcome::Fail("it ran on kernel threads".into()),
+            outcome => outcome,
+        }
     }
+}
+
+fn was_refused(log: &Path) -> bool {
+    fs::read(log).is_ok_and(|text| String::from_utf8_lossy(&text).contains(REFUSAL))
 }
 
 /// Whether the C compiler knows OpenMP; a program says by itself that it was built without.
@@ -167,122 +217,50 @@ fn has_openmp() -> bool {
     asked.status().is_ok_and(|status| status.success())
 }
 
-fn modified(path: &Path) -> Option<std::time::SystemTime> {
-    path.metadata().and_then(|meta| meta.modified()).ok()
-}
-
-fn succeed(command: &mut Command) -> Result<(), String> {
-    let output = command.output().map_err(|e| format!("{command:?}: {e}"))?;
-    if output.status.success() {
-        return Ok(());
+/// Ways with the C libraries of other releases, which are unpacked below `folder`; says which are
+/// left out, and why.
+fn other_libraries(repo: &Path, folder: &Path) -> Vec<Way> {
+    let mut fetch = Command::new(repo.join("scripts/c-libraries"));
+    if let Err(error) = fetch.arg(folder).args(SUITES).status() {
+        println!("skip: scripts/c-libraries: {error}");
     }
-    let errors = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{:?}: {}\n{errors}", command.get_program(), output.status))
-}
-
-fn outcome_of(program: Command, log: &Path, limit: Duration) -> Outcome {
-    run_limited(program, log, limit).unwrap_or_else(Outcome::Fail)
-}
-
-/// Runs one program in its own process group; the whole group ends with it.
-fn run_limited(mut program: Command, log: &Path, limit: Duration) -> Result<Outcome, String> {
-    let output = File::create(log).map_err(|e| e.to_string())?;
-    let errors = output.try_clone().map_err(|e| e.to_string())?;
-    let mut child = program
-        .stdin(Stdio::null())
-        .stdout(output)
-        .stderr(errors)
-        .process_group(0)
-        .spawn()
-        .map_err(|e| format!("{program:?}: {e}"))?;
-    let group = -i32::try_from(child.id()).unwrap_or(0);
-    let end = Instant::now() + limit;
-    let status = loop {
-        match child.try_wait().map_err(|e| e.to_string())? {
-            Some(status) => break Some(status),
-            None if Instant::now() > end => break None,
-            None => std::thread::sleep(Duration::from_millis(2)),
-        }
+    let version = |text: &str| -> Vec<u32> {
+        text.split(['.', '-']).take(2).map_while(|part| part.parse().ok()).collect()
     };
-    // SAFETY: kill has no memory effects; the group is the child's own, made above.
-    unsafe { libc::kill(group, libc::SIGKILL) };
-    let text = fs::read(log).map_err(|e| e.to_string())?;
-    let text = String::from_utf8_lossy(&text).trim().to_string();
-    let Some(status) = status else {
-        let _ = child.wait();
-        return Ok(Outcome::Fail(format!("no end within {limit:?}; {text}")));
-    };
-    Ok(match status.code() {
-        Some(0) => Outcome::Pass,
-        Some(STATUS_SKIP) => Outcome::Skip(text),
-        Some(code) => Outcome::Fail(format!("exit {code}; {text}")),
-        None => Outcome::Fail(format!("signal {}; {text}", status.signal().unwrap_or(0))),
-    })
-}
-
-/// Calls `work` for each item on a few kernel threads; the programs mostly wait.
-fn in_parallel<T: Send>(items: Vec<T>, work: impl Fn(T) + Sync) {
-    let width = std::thread::available_parallelism().map_or(2, usize::from) * 2;
-    let queue = Mutex::new(VecDeque::from(items));
-    std::thread::scope(|scope| {
-        for _ in 0..width {
-            scope.spawn(|| {
-                loop {
-                    let next = queue.lock().unwrap().pop_front();
-                    match next {
-                        Some(item) => work(item),
-                        None => break,
-                    }
-                }
-            });
+    // SAFETY: a text of the C library's own.
+    let own = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) }.to_string_lossy();
+    let mut ways = Vec::new();
+    for suite in SUITES {
+        let Ok(text) = fs::read_to_string(folder.join(suite).join("version")) else {
+            println!("skip: the C library of {suite} is not to be had here");
+            continue;
+        };
+        let text = text.trim();
+        if version(text) <= version(&own) {
+            println!("skip: {suite} has glibc {text}; programs are built here for {own}");
+            continue;
         }
-    });
+        let number = text.split('-').next().unwrap_or_default();
+        let mut way = Way::new(&format!("glibc {number}"), How::Loaded, &[]);
+        way.library = Some(folder.join(suite).join("lib"));
+        ways.push(way);
+    }
+    ways
 }
 
-/// Runs the programs in one way; whether all hold.
-fn test_way(suite: &Suite, programs: &[Program], way: &Way) -> bool {
-    let tally = Mutex::new(Tally::default());
-    let start = Instant::now();
-    in_parallel(programs.iter().collect(), |program: &Program| {
-        let outcome = suite.run(program, way);
-        let mut tally = tally.lock().unwrap();
-        match outcome {
-            Outcome::Pass => tally.passed += 1,
-            Outcome::Skip(reason) => {
-                tally.skipped += 1;
-                println!("{:10} {}: {reason}", way.label, program.name());
-            }
-            Outcome::Fail(reason) => {
-                tally.failed += 1;
-                println!("{:10} {}: FAILED: {reason}", way.label, program.name());
-            }
-        }
-    });
-    let tally = tally.into_inner().unwrap();
-    println!(
-        "{:10} {} passed, {} skipped, {} failed in {:.1} s",
-        way.label,
-        tally.passed,
-        tally.skipped,
-        tally.failed,
-        start.elapsed().as_secs_f64()
-    );
-    tally.failed == 0
+/// Those of the programs that are run in this way.
+fn chosen(programs: &[Program], way: &Way) -> Vec<Program> {
+    let by_turns = |(index, program): &(usize, &Program)| program.own || index.is_multiple_of(3);
+    let all = programs.iter().enumerate();
+    let chosen = all.filter(|it| way.takes_all() || by_turns(it));
+    chosen.map(|(_, program)| program.clone()).collect()
 }
 
-fn test_all(filters: &[String]) -> Result<bool, String> {
+fn test_all() -> Result<bool, String> {
+    let filters = programs::filters();
     let suite = Suite::prepare()?;
-    let programs = suite.programs(filters)?;
-    let broken = Mutex::new(Vec::new());
-    in_parallel(programs.iter().collect(), |program: &Program| {
-        if let Err(error) = suite.compile(program) {
-            broken.lock().unwrap().push(error);
-        }
-    });
-    let broken = broken.into_inner().unwrap();
-    if let Some(error) = broken.first() {
-        return Err(format!("{} programs do not compile; the first: {error}", broken.len()));
-    }
+    let programs = suite.programs(&filters);
+    programs::build_all(programs.iter().collect(), |program| suite.compile(program))?;
     if let Some(asked) = nightly::asked() {
         return Ok(nightly::run(&suite, &programs, asked));
     }
@@ -290,29 +268,25 @@ fn test_all(filters: &[String]) -> Result<bool, String> {
         println!("not run: {part} of the C API's programs: {what}");
     }
     let own: Vec<Program> = programs.iter().filter(|program| program.own).cloned().collect();
-    let mut all_hold = test_way(&suite, &own, &NATIVE);
-    for way in WAYS {
-        all_hold &= test_way(&suite, &programs, way);
+    let native = Way::new("native", How::Alone, &[]);
+    let mut all_hold =
+        programs::run_all(&native.label, &own, Program::name, |it| suite.run(it, &native));
+    let mut ways = loaded_ways().to_vec();
+    ways.push(Way::new("heddle run", How::Command, &[]));
+    let target = suite.command.parent().and_then(Path::parent).ok_or("no target folder")?;
+    ways.extend(other_libraries(&suite.repo, &target.join("c-libraries")));
+    for way in ways {
+        // What was asked for by name is run in every way.
+        let chosen = if filters.is_empty() { chosen(&programs, &way) } else { programs.clone() };
+        all_hold &= programs::run_all(&way.label, &chosen, Program::name, |it| suite.run(it, &way));
     }
     Ok(all_hold)
 }
 
 fn main() -> ExitCode {
-    let filters: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     if !cfg!(all(target_arch = "x86_64", target_env = "gnu")) {
         println!("skip: programs are run on user-level threads on x86-64 with glibc alone");
         return ExitCode::SUCCESS;
     }
-    if Command::new("cc").arg("--version").output().is_err() {
-        println!("skip: the C programs need a C compiler (cc), and there is none");
-        return ExitCode::SUCCESS;
-    }
-    match test_all(&filters) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            println!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    programs::end(test_all)
 }

@@ -15,8 +15,13 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::{Outcome, Program, Suite, WAYS, Way, in_parallel, outcome_of};
+use super::programs::{Outcome, in_parallel, run_limited};
+use super::{Program, Suite, Way, loaded_ways};
 
+/// The variable that says what is asked for.
+pub const ASKED: &str = "HEDDLE_NIGHTLY";
+/// Its value for every program in every way, once: not this file's.
+pub const WAYS: &str = "ways";
 const TIMES: u64 = 50;
 const WAKES: Duration = Duration::from_secs(3600);
 /// Of a program that is done in a second when nobody is beside it.
@@ -42,7 +47,7 @@ const LONG_LIMIT: Duration = Duration::from_secs(1800);
 
 /// By the environment; anything that is not understood is the first of them.
 pub fn asked() -> Option<Asked> {
-    let text = std::env::var("HEDDLE_NIGHTLY").ok().filter(|text| text != "0")?;
+    let text = std::env::var(ASKED).ok().filter(|text| text != "0" && text != WAYS)?;
     Some(match text.split_once(':') {
         _ if text == "long" => Asked::Long,
         _ if text == "wakes" => Asked::Wakes(WAKES),
@@ -141,7 +146,7 @@ fn run_once(
     let executable = suite.executable(program);
     let mut command = Command::new(&executable);
     command.env("LD_PRELOAD", &suite.library).envs(said.iter().map(|(name, value)| (name, value)));
-    outcome_of(command, &executable.with_extension(format!("nightly-{turn}.log")), LIMIT)
+    run_limited(command, &executable.with_extension(format!("nightly-{turn}.log")), LIMIT)
 }
 
 /// Runs one of ours with arguments; whether it held. The last line that it prints is shown.
@@ -159,7 +164,7 @@ fn run_long(
     let mut command = Command::new(&executable);
     command.env("LD_PRELOAD", &suite.library).envs(way.env.iter().copied()).args(arguments);
     let log = executable.with_extension(format!("{}.long.log", way.label.replace(' ', "-")));
-    let outcome = outcome_of(command, &log, limit);
+    let outcome = run_limited(command, &log, limit);
     let said = std::fs::read_to_string(&log).unwrap_or_default();
     println!("{:10} {name}: {}", way.label, said.lines().last().unwrap_or_default());
     if let Outcome::Fail(reason) = &outcome {
@@ -177,10 +182,10 @@ fn tell(held: &[bool]) -> bool {
 fn wakes(suite: &Suite, programs: &[Program], time: Duration) -> bool {
     let seconds = time.as_secs().to_string();
     let run = |way| run_long(suite, programs, ("wakes", &[&seconds]), way, time + LIMIT);
-    tell(&WAYS.iter().map(run).collect::<Vec<_>>())
+    tell(&loaded_ways().iter().map(run).collect::<Vec<_>>())
 }
 
 fn long(suite: &Suite, programs: &[Program]) -> bool {
-    let run = |it: &(&str, &[&str])| run_long(suite, programs, *it, &WAYS[0], LONG_LIMIT);
+    let run = |it: &(&str, &[&str])| run_long(suite, programs, *it, &loaded_ways()[0], LONG_LIMIT);
     tell(&LONG.iter().map(run).collect::<Vec<_>>())
 }

@@ -160,4 +160,6 @@ fn nightly(planner: &mut Planner) {
     planner.add("user-long", "10^6 threads, 10 000 connections for 10 minutes", 70, vec![long]);
     let wakes = planner.test("-p heddle-user --test posix").env("HEDDLE_NIGHTLY", "wakes");
     planner.add("user-wakes", "every wait against every waker, three hours", 210, vec![wakes]);
+    let ways = planner.test("-p heddle-user --test posix").env("HEDDLE_NIGHTLY", "ways");
+    planner.add("user-ways", "each conformance program in every way", 60, vec![ways]);
 }
