@@ -9,8 +9,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use heddle::doctor::{self, Verdict};
-
 use super::prepare::Prepared;
 use crate::userlevel;
 
@@ -49,10 +47,6 @@ fn joined(library: OsString, others: Option<&OsStr>) -> OsString {
 pub fn may_be(name: &OsStr) -> Result<PathBuf, String> {
     if let Some(finding) = userlevel::judge(name).into_iter().find(|finding| !finding.fits) {
         return Err(format!("{}: {}", finding.name, finding.why));
-    }
-    let check = doctor::full_threads();
-    if check.verdict != Verdict::Good {
-        return Err(format!("{}: {}", check.name, check.value));
     }
     library()
 }

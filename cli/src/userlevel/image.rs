@@ -10,7 +10,7 @@ use std::path::Path;
 
 use object::{Object, ObjectSection, ObjectSymbol, elf};
 
-use super::Finding;
+use super::{Finding, library};
 use crate::symbols::image::{Head, Image};
 
 /// The machine that this heddle is built for.
@@ -138,6 +138,11 @@ impl Loaded {
         self.images.first()
     }
 
+    /// The file of glibc that it is loaded with.
+    pub fn c_library_path(&self) -> Option<&Path> {
+        library::path(&self.images)
+    }
+
     /// Whose threads these are to begin with. Not for static programs.
     pub fn c_library(&self) -> Finding {
         let name = "C library";
@@ -148,13 +153,10 @@ impl Loaded {
         let loader = head.and_then(|head| head.interpreter.clone()).unwrap_or_default();
         let is_usual =
             loader.file_name().is_some_and(|it| it.to_string_lossy().starts_with("ld-linux"));
-        let libc = self.images.iter().find(|it| it.path.ends_with("libc.so.6"));
-        match libc {
-            Some(libc) if is_usual => {
-                let version =
-                    glibc_version(&libc.path).map_or(String::new(), |it| format!(" {it}"));
-                let why = libc.path.display().to_string();
-                Finding::good(name, format!("glibc{version}"), why)
+        match self.c_library_path() {
+            Some(path) if is_usual => {
+                let version = glibc_version(path).map_or(String::new(), |it| format!(" {it}"));
+                Finding::good(name, format!("glibc{version}"), path.display().to_string())
             }
             _ => Finding::bad(
                 name,

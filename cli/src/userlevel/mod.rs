@@ -1,13 +1,13 @@
 //! Whether a program could run on user-level threads, judged before it is started.
 //!
 //! Each finding is about one thing that could stand in the way, and stands for itself. What is not
-//! known from files (what the program loads by dlopen, which offsets its C library has) is not
-//! judged here.
+//! known beforehand (what the program loads by dlopen) is not judged here.
 //!
-//! Invariant: nothing is run and nothing in the files is trusted; a file that can't be read or
-//! makes no sense is a finding against the program.
+//! Invariant: nothing of the program is run and nothing in the files is trusted; a file that can't
+//! be read or makes no sense is a finding against the program.
 
 mod image;
+mod library;
 mod script;
 
 use std::ffi::OsStr;
@@ -107,6 +107,7 @@ fn of_image(program: &Program, image: &Image, findings: &mut Vec<Finding>) {
     findings.push(loaded.sanitizer());
     findings.push(loaded.wine());
     findings.push(loaded.allocator());
+    findings.push(library::test(loaded.c_library_path()));
 }
 
 fn privileges(program: &Program) -> Finding {

@@ -166,7 +166,7 @@ fn machine() -> Vec<Check> {
 }
 
 /// Whether there can be full threads: their thread-local storage is made as the C library does it.
-pub fn full_threads() -> Check {
+fn full_threads() -> Check {
     let (verdict, value, consequence) = match crate::sys::libc_tls::library() {
         Ok(library) => {
             let bytes = library.block_bytes();
@@ -179,6 +179,11 @@ pub fn full_threads() -> Check {
         }
     };
     Check::new(Area::Machine, "full threads", verdict, value, consequence)
+}
+
+/// Why there can be no full threads in this process, by the self-test of its C library.
+pub fn full_threads_refusal() -> Option<&'static str> {
+    crate::sys::libc_tls::library().err()
 }
 
 fn preemption() -> Check {

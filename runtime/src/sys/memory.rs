@@ -18,6 +18,26 @@ pub(crate) fn page_size() -> usize {
     rustix::param::page_size()
 }
 
+/// Reads two words at an address that may be anything; `None` where nothing can be read.
+///
+/// The kernel looks: into a pipe goes only what is there, and the rest is an error.
+pub(crate) fn read_anywhere(address: usize) -> Option<[usize; 2]> {
+    let mut pipe = [0; 2];
+    let mut words = [0usize; 2];
+    let bytes = size_of_val(&words);
+    // SAFETY: valid places, and ends of a pipe of our own; the kernel checks the address.
+    unsafe {
+        if libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) != 0 {
+            return None;
+        }
+        let written = libc::write(pipe[1], address as *const libc::c_void, bytes);
+        let taken = libc::read(pipe[0], words.as_mut_ptr().cast(), bytes);
+        libc::close(pipe[0]);
+        libc::close(pipe[1]);
+        (written == bytes as isize && taken == written).then_some(words)
+    }
+}
+
 /// Reserves `bytes` of address space; no memory is charged before [`commit`].
 pub(crate) fn reserve(bytes: usize) -> io::Result<*mut u8> {
     // SAFETY: a fresh private anonymous mapping at an address of the kernel's choice.

@@ -246,6 +246,11 @@ fn look(probe: &Probe, tls: *mut u8, heap: Words) -> Result<Found, String> {
     let functions = probe.functions;
     let pthread = functions.pthread_of(tls);
     let bytes = functions.pthread_bytes;
+    // On x86-64 it is the last thing on the stack, on aarch64 the block's other part follows.
+    let fits = |end: usize| (pthread as usize).checked_add(bytes).is_some_and(|it| it <= end);
+    if !fits(probe.stack + probe.bytes) {
+        return Err("the C library describes threads that are larger than they are".into());
+    }
     // SAFETY: the calling thread's own structure, of that size; words of it may be anything.
     let words = unsafe { std::slice::from_raw_parts(pthread.cast::<usize>(), bytes / 8) };
     let inside = |address: usize| {
@@ -328,12 +333,12 @@ fn list(functions: &Functions, pthread: *mut u8) -> Result<usize, String> {
     // SAFETY: inside the structure.
     let link = unsafe { pthread.add(offset) };
     // SAFETY: as above.
-    let [next, before] = unsafe { link.cast::<[*const usize; 2]>().read() };
-    if next.is_null() || before.is_null() || !next.is_aligned() || !before.is_aligned() {
-        return Err("the C library's list of threads is not where it says".into());
-    }
-    // SAFETY: the neighbours in the list: threads that live, or the list's head.
-    if unsafe { *next.add(1) == link as usize && *before == link as usize } {
+    let [next, before] = unsafe { link.cast::<[usize; 2]>().read() };
+    // The neighbours in the list, which are threads that live or the list's head; or anything.
+    let names_it = |neighbour: usize, word: usize| {
+        memory::read_anywhere(neighbour).is_some_and(|words| words[word] == link as usize)
+    };
+    if names_it(next, 1) && names_it(before, 0) {
         return Ok(offset);
     }
     Err("the C library's list of threads is not where it says".into())
@@ -359,14 +364,15 @@ fn specific(functions: &Functions, pthread: *mut u8) -> Result<usize, String> {
         }
         libc::pthread_setspecific(key, expected);
         let value = keys::value(pthread.add(specific), key as usize);
-        let value = if value.is_null() { ptr::null_mut() } else { (*value).data };
+        // A sequence number, and the value.
+        let value = memory::read_anywhere(value as usize).map_or(0, |words| words[1]);
         let known = (*functions.keys.add(key as usize)).destructor;
         let known = known.is_some_and(|known| ptr::fn_addr_eq(known, destructor));
         libc::pthread_setspecific(key, ptr::null());
         libc::pthread_key_delete(key);
         (value, known)
     };
-    if value == expected && known {
+    if value == expected as usize && known {
         return Ok(specific);
     }
     Err("the C library's keys are not where it says".into())

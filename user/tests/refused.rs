@@ -1,0 +1,243 @@
+//! Programs, and C libraries, that user-level threads cannot be made for: the program runs as it
+//! does without heddle, one line says why, and `heddle doctor --program` says it beforehand.
+//!
+//! A C library that is otherwise than expected is made of the real one and of a library before it
+//! that lies, about one thing at a time (`programs/lies.c`). Each lie is told in both places that
+//! could believe it: to the command, and in the program.
+//!
+//! Invariant: every program has a time limit, and none outlives the run.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use common::{can_run, folder, heddle, output, run, text};
+
+const REFUSAL: &str = "heddle: threads are kernel threads: ";
+const ON_KERNEL_THREADS: &str = "36, kernel\n";
+const ON_USER_LEVEL_THREADS: &str = "36, user\n";
+
+/// Where a lie is noticed that is told in the program alone: not the command's to try.
+const IN_PROGRAM: &[&str] = &["cond"];
+
+/// Lies, and what is said of each; `None`: it is noticed, and threads are made in another way.
+const LIES: &[(&str, Option<&str>)] = &[
+    ("missing _thread_db_sizeof_pthread", Some("the C library has no _thread_db_sizeof_pthread")),
+    ("missing _thread_db_pthread_specific", Some("does not say where keys are")),
+    ("missing _thread_db_pthread_list", Some("does not say where its list of threads is")),
+    ("missing _dl_allocate_tls", Some("the C library has no _dl_allocate_tls")),
+    ("missing _dl_deallocate_tls", Some("the C library has no _dl_deallocate_tls")),
+    ("missing _dl_get_tls_static_info", Some("the C library has no _dl_get_tls_static_info")),
+    ("missing __ctype_init", Some("the C library has no __ctype_init")),
+    ("missing __call_tls_dtors", Some("the C library has no __call_tls_dtors")),
+    ("missing __pthread_keys", Some("the C library has no __pthread_keys")),
+    ("moved _thread_db_pthread_tid", Some("the tid of the C library's threads was not found")),
+    ("moved _thread_db_pthread_specific", Some("the C library's keys are not where it says")),
+    ("moved _thread_db_pthread_list", Some("list of threads is not where it says")),
+    ("grown _thread_db_sizeof_pthread", Some("threads that are larger than they are")),
+    ("table", Some("the C library's keys are not where it says")),
+    ("stack", Some("the stack of the C library's threads was not found")),
+    ("bytes", Some("the stack size of the C library's threads was not found")),
+    ("refused", Some("no kernel thread to look at")),
+    ("robust", Some("the kernel has another robust list than the C library")),
+    ("aligned", Some("a library asks for TLS aligned to 4096 bytes")),
+    ("small", Some("this library was loaded too late to have static TLS")),
+    ("libraries", Some("the C library has no TLS of its own")),
+    ("cond", Some("condition variables that are not known")),
+    ("words", Some("malloc keeps more than is known per thread")),
+    ("missing _dl_allocate_tls_init", None),
+    ("missing __res_nclose", None),
+    ("missing __rseq_offset", None),
+    ("nothing", None),
+];
+
+/// Compiles a program or library of this test; `None`, with the reason said, if that cannot be.
+fn compile(into: &Path, words: &[&str], source: &Path) -> Option<PathBuf> {
+    let (compiler, flags) = words.split_first().expect("a compiler");
+    let mut built = Command::new(compiler);
+    built.arg("-O1").args(flags).arg("-o").args([into, source]).args(["-pthread", "-ldl"]);
+    match built.output() {
+        Ok(output) if output.status.success() => Some(into.to_owned()),
+        Ok(output) => {
+            println!("skip: {words:?}: {}", text(&output.stderr).trim());
+            None
+        }
+        Err(error) => {
+            println!("skip: {compiler}: {error}");
+            None
+        }
+    }
+}
+
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name)
+}
+
+fn name(path: &Path) -> &str {
+    path.to_str().expect("a name")
+}
+
+/// What is said of the threads, which is one line or none.
+fn said(output: &Output) -> Option<String> {
+    let errors = text(&output.stderr);
+    let mut lines = errors.lines().filter_map(|line| line.strip_prefix(REFUSAL));
+    let said = lines.next().map(str::to_owned);
+    assert_eq!(lines.next(), None, "{errors}");
+    said
+}
+
+/// That the program runs on kernel threads for this reason, as the doctor says.
+fn is_refused(words: &[&str], environment: &[(&str, &str)], expected: &str) -> Output {
+    let mut doctor = Command::new(heddle());
+    doctor.args(["doctor", "--problems", "--program", words[0]]).envs(environment.iter().copied());
+    let doctor = output(doctor);
+    let told = text(&doctor.stdout);
+    assert!(told.contains(expected), "the doctor says: {told}; expected: {expected}");
+    assert_eq!(doctor.status.code(), Some(1), "{told}");
+
+    let mut command = run(words);
+    command.envs(environment.iter().copied());
+    let output = output(command);
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    let said = said(&output).unwrap_or_else(|| panic!("{words:?}: {output:?}"));
+    assert!(said.contains(expected), "{words:?}: {said}");
+    output
+}
+
+#[test]
+fn lies_of_a_c_library_are_seen_through() {
+    if !can_run(&["cc"]) {
+        return;
+    }
+    let folder = folder("lies");
+    let program = compile(&folder.join("threads"), &["cc"], &source("threads.c")).expect("built");
+    let lies = folder.join("lies.so");
+    let lies = compile(&lies, &["cc", "-shared", "-fPIC", "-Wl,-Bsymbolic"], &source("lies.c"))
+        .expect("built");
+    let library = heddle().with_file_name("libheddle-user.so");
+    let loaded = format!("{}:{}", name(&library), name(&lies));
+    for (lie, expected) in LIES {
+        // In the program.
+        let mut alone = Command::new(&program);
+        alone.env("LD_PRELOAD", &loaded).env("TEST_LIE", lie);
+        let output = output(alone);
+        let threads = if expected.is_some() { ON_KERNEL_THREADS } else { ON_USER_LEVEL_THREADS };
+        assert_eq!(text(&output.stdout), threads, "{lie}: {output:?}");
+        match (said(&output), expected) {
+            (None, None) => continue,
+            (Some(said), Some(expected)) => assert!(said.contains(expected), "{lie}: {said}"),
+            (said, expected) => panic!("{lie}: {said:?}, not {expected:?}"),
+        }
+        if IN_PROGRAM.contains(lie) {
+            continue;
+        }
+        // In the command.
+        let environment = [("LD_PRELOAD", name(&lies)), ("TEST_LIE", *lie)];
+        let expected = expected.expect("others have gone on");
+        let output = is_refused(&[name(&program)], &environment, expected);
+        assert_eq!(text(&output.stdout), ON_KERNEL_THREADS, "{lie}");
+    }
+    fs::remove_dir_all(folder).expect("ours");
+}
+
+#[test]
+fn without_lies_threads_are_user_level() {
+    if !can_run(&["cc"]) {
+        return;
+    }
+    let folder = folder("truth");
+    let program = compile(&folder.join("threads"), &["cc"], &source("threads.c")).expect("built");
+    let lies = folder.join("lies.so");
+    let lies = compile(&lies, &["cc", "-shared", "-fPIC", "-Wl,-Bsymbolic"], &source("lies.c"))
+        .expect("built");
+    let mut command = run(&[name(&program)]);
+    command.env("LD_PRELOAD", name(&lies)).env("TEST_LIE", "none");
+    let output = output(command);
+    assert_eq!(text(&output.stdout), ON_USER_LEVEL_THREADS, "{output:?}");
+    assert_eq!(said(&output), None);
+    fs::remove_dir_all(folder).expect("ours");
+}
+
+#[test]
+fn programs_of_other_kinds_run_on_kernel_threads() {
+    if !can_run(&["cc"]) {
+        return;
+    }
+    let folder = folder("kinds");
+    let threads = source("threads.c");
+    let kinds: [(&str, &[&str], &str); 6] = [
+        ("static", &["cc", "-static"], "no library can be added"),
+        ("pie", &["cc", "-static-pie", "-fPIE"], "no library can be added"),
+        ("address", &["cc", "-fsanitize=address"], "knows stacks of kernel threads only"),
+        ("thread", &["cc", "-fsanitize=thread"], "knows stacks of kernel threads only"),
+        ("leak", &["cc", "-fsanitize=leak"], "knows stacks of kernel threads only"),
+        ("musl", &["musl-gcc", "-D_GNU_SOURCE"], "user-level threads are made for glibc"),
+    ];
+    for (kind, words, expected) in kinds {
+        if let Some(program) = compile(&folder.join(kind), words, &threads) {
+            let output = is_refused(&[name(&program)], &[], expected);
+            assert_eq!(text(&output.stdout), ON_KERNEL_THREADS, "{kind}");
+        }
+    }
+    // What a loader of programs for Windows, and an allocator with caches per processor, have.
+    for (kind, mark, expected) in [
+        ("wine", "int wine_main_preload_info[4];", "it makes and switches threads itself"),
+        ("rseq", "__thread int __rseq_abi;", "caches per processor"),
+        ("jvm", "int JNI_CreateJavaVM(void) { return 0; }", "stops and inspects kernel threads"),
+    ] {
+        let marked = folder.join(format!("{kind}.c"));
+        let include = format!("#include \"{}\"\n{mark}\n", threads.display());
+        fs::write(&marked, include).expect("a file");
+        let program = compile(&folder.join(kind), &["cc"], &marked).expect("built");
+        let output = is_refused(&[name(&program)], &[], expected);
+        assert_eq!(text(&output.stdout), ON_KERNEL_THREADS, "{kind}");
+    }
+    fs::remove_dir_all(folder).expect("ours");
+}
+
+#[test]
+fn a_program_that_changes_its_user_runs_on_kernel_threads() {
+    // SAFETY: no memory is involved.
+    if unsafe { libc::getuid() } != 0 {
+        println!("skip: only root can make a program that starts as another user");
+        return;
+    }
+    if !can_run(&["cc"]) {
+        return;
+    }
+    let folder = folder("rights");
+    let threads = folder.join("threads");
+    let program = compile(&threads, &["cc"], &source("threads.c")).expect("built");
+    std::os::unix::fs::chown(&program, Some(65534), None).expect("root may");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).expect("its mode");
+    let output = is_refused(&[name(&program)], &[], "the loader adds no library");
+    assert_eq!(text(&output.stdout), ON_KERNEL_THREADS);
+    fs::remove_dir_all(folder).expect("ours");
+}
+
+/// The compiler is a Go program itself.
+#[test]
+fn go_runs_on_kernel_threads() {
+    if !can_run(&["go"]) {
+        return;
+    }
+    let asked = Command::new("go").args(["env", "GOROOT"]).output().expect("go");
+    let compiler = Path::new(text(&asked.stdout).trim()).join("bin/go");
+    if !fs::read(&compiler).is_ok_and(|bytes| bytes.starts_with(b"\x7fELF")) {
+        println!("skip: {} is no program", compiler.display());
+        return;
+    }
+    let output = is_refused(&[name(&compiler), "version"], &[], "");
+    assert!(text(&output.stdout).starts_with("go version"), "{output:?}");
+}
+
+#[test]
+fn java_runs_on_kernel_threads() {
+    if can_run(&["java"]) {
+        let output = is_refused(&["java", "-version"], &[], "stops and inspects kernel threads");
+        assert!(text(&output.stderr).contains("version"), "{output:?}");
+    }
+}
