@@ -57,24 +57,33 @@ fn main() {
     if let Err(reason) = build(&native, &[]) {
         panic!("libheddle-preload.so cannot be built: {reason}");
     }
-    entry(&mut list, &arch, &native);
+    let mut version = VERSION_OF_NOTHING;
+    entry(&mut list, &mut version, &arch, &native);
     let small = out.join("libheddle-preload-i386.so");
     let missing = match arch.as_str() {
         "x86_64" => build(&small, FLAGS_I386).err(),
         _ => Some("this machine has no 32-bit programs".to_owned()),
     };
     if missing.is_none() {
-        entry(&mut list, "x86", &small);
+        entry(&mut list, &mut version, "x86", &small);
     }
     let code = format!(
         "/// What was built.\npub const EMBEDDED: &[Embedded] = &[\n{list}];\n\
          /// Why there is none for 32-bit programs, if there is none.\n\
-         pub const MISSING_32: Option<&str> = {missing:?};\n"
+         pub const MISSING_32: Option<&str> = {missing:?};\n\
+         /// A folder name that no other build of the libraries has: FNV-1a of all their bytes.\n\
+         pub const VERSION: &str = \"{version:016x}\";\n"
     );
     fs::write(out.join("embedded.rs"), code).expect("OUT_DIR is writable");
 }
 
-fn entry(list: &mut String, arch: &str, file: &Path) {
+/// FNV-1a begins so.
+const VERSION_OF_NOTHING: u64 = 0xcbf2_9ce4_8422_2325;
+
+fn entry(list: &mut String, version: &mut u64, arch: &str, file: &Path) {
+    for byte in fs::read(file).expect("it was just built") {
+        *version = (*version ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
     writeln!(list, "    Embedded {{ arch: {arch:?}, bytes: include_bytes!({file:?}) }},")
         .expect("a String takes everything");
 }

@@ -32,7 +32,7 @@ mod embedded {
     include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 }
 
-use embedded::EMBEDDED;
+use embedded::{EMBEDDED, VERSION};
 /// Why programs of 32 bits cannot be followed; `None` if they can.
 pub use embedded::MISSING_32;
 
@@ -138,21 +138,12 @@ fn candidates() -> Vec<PathBuf> {
     for folder in ["/dev/shm", "/tmp"] {
         roots.push(Path::new(folder).join(format!(".heddle-{user}")));
     }
-    roots.into_iter().map(|root| root.join(version())).filter(|root| usable(root)).collect()
+    roots.into_iter().map(|root| root.join(VERSION)).filter(|root| usable(root)).collect()
 }
 
 /// The loader splits at spaces and colons and expands dollars.
 fn usable(root: &Path) -> bool {
     !root.as_os_str().as_bytes().iter().any(|byte| b" :$".contains(byte))
-}
-
-/// A folder name that no other build of the libraries has: FNV-1a of all their bytes.
-fn version() -> String {
-    let bytes = EMBEDDED.iter().flat_map(|it| it.bytes);
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    format!("{hash:016x}")
 }
 
 /// Every place under the root where a loader may look, with what has to be there.

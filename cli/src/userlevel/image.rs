@@ -256,7 +256,7 @@ fn glibc_version(path: &Path) -> Option<String> {
         return None;
     }
     let content = fs::read(path).ok()?;
-    let begin = content.windows(RELEASE.len()).position(|it| it == RELEASE)? + RELEASE.len();
+    let begin = memchr::memmem::find(&content, RELEASE)? + RELEASE.len();
     let is_part = |byte: &&u8| byte.is_ascii_digit() || **byte == b'.';
     let version: Vec<u8> = content[begin..].iter().take_while(is_part).take(16).copied().collect();
     let version = String::from_utf8(version).ok()?;
