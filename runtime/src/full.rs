@@ -137,6 +137,12 @@ pub fn pin() -> Pin {
     Pin(exist)
 }
 
+/// The caller is pinned for longer than this lives.
+#[inline(always)]
+pub(crate) fn pinned_already() -> Pin {
+    Pin(false)
+}
+
 impl Drop for Pin {
     #[inline(always)]
     fn drop(&mut self) {
@@ -198,8 +204,11 @@ fn own_here() -> Option<Here> {
 /// Yields, if the caller is a full thread.
 #[inline(never)]
 pub(crate) fn yield_now() -> bool {
-    let (Some(me), Some(here)) = (me(), here()) else { return false };
-    here.worker().yield_full(me);
+    let Some(me) = me() else { return false };
+    let _pin = pin();
+    // SAFETY: null or a worker; workers live for ever.
+    let Some(worker) = (unsafe { me.worker.load(Relaxed).as_ref() }) else { return false };
+    worker.yield_full(me);
     true
 }
 

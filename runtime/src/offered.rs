@@ -94,20 +94,27 @@ impl Offered {
         self.with(RunQueues::pop_lazy)
     }
 
-    /// Appends `me`, which yields, and takes out the one that goes before it; without one nothing
-    /// happens. A time-critical thread yields only to its equals and betters.
+    /// Appends `me`, which yields, is pinned and runs, and takes out the one that goes before it;
+    /// without one nothing happens. A time-critical thread yields only to its equals and betters.
     #[inline]
     pub fn exchange(&self, me: &'static Control) -> Option<&'static Control> {
         if self.len() == 0 {
             return None;
         }
-        self.with(|queues| {
-            let priority = me.priority.load(Relaxed);
-            if priority == 0
-                && let Some(next) = queues.rotate(me)
-            {
+        let priority = me.priority.load(Relaxed);
+        if priority == 0 {
+            let _guard = self.lock.lock_pinned();
+            // One comes, one goes: what others are told of the queues stays right.
+            if let Some(next) = self.queues.rotate(me) {
                 return Some(next);
             }
+        }
+        self.exchange_by_rank(me, priority)
+    }
+
+    #[cold]
+    fn exchange_by_rank(&self, me: &'static Control, priority: u8) -> Option<&'static Control> {
+        self.with(|queues| {
             if priority != 0 && priority > queues.fast_priority() {
                 return None;
             }

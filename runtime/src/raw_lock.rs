@@ -48,7 +48,17 @@ impl RawLock {
     /// Takes the lock; unlocked when the guard goes.
     #[inline]
     pub fn lock(&self) -> RawGuard<'_> {
-        let pin = full::pin();
+        self.lock_with(full::pin())
+    }
+
+    /// As `lock`, by a caller that is pinned for longer than it holds the guard.
+    #[inline]
+    pub fn lock_pinned(&self) -> RawGuard<'_> {
+        self.lock_with(full::pinned_already())
+    }
+
+    #[inline(always)]
+    fn lock_with(&self, pin: Pin) -> RawGuard<'_> {
         // ORDER: Acquire pairs with the Release in `RawGuard::drop`.
         if self.0.compare_exchange(UNLOCKED, LOCKED, Acquire, Relaxed).is_err() {
             self.lock_slow();
