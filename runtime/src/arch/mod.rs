@@ -112,6 +112,22 @@ pub(crate) fn prefetch(address: *const u8) {
     }
 }
 
+/// As [`prefetch`], of a line that will be written.
+#[inline(always)]
+pub(crate) fn prefetch_to_write(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: as above.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_ET0 }>(address.cast());
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above.
+    unsafe {
+        core::arch::asm!("prfm pstl1keep, [{0}]", in(reg) address,
+            options(nostack, preserves_flags, readonly));
+    }
+}
+
 /// valgrind's request "am I under valgrind?".
 const RUNNING_ON_VALGRIND: usize = 0x1001;
 /// valgrind's request that names a stack.

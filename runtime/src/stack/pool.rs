@@ -13,8 +13,10 @@ use std::io;
 
 use super::region::Region;
 use super::{CLASS_BYTES, CLASSES, owed};
+use crate::arch;
 use crate::control::{self, Control, Kind, OWN_TLS};
 use crate::raw_lock::RawLock;
+use crate::sys::libc_tls;
 use crate::sys::memory::{self, PAGE};
 
 /// The class of kernel threads' slots, which have no stack of ours.
@@ -77,6 +79,18 @@ impl List {
         self.pop()
     }
 
+    /// Asks for what making a full thread of the first pair will write: whoever takes one often
+    /// takes the next soon. The control block of the second is asked for one turn earlier.
+    #[inline]
+    fn prefetch(&self) {
+        // SAFETY: null or a slot of the slab.
+        let Some(first) = (unsafe { self.head.get().as_ref() }) else { return };
+        if first.has_kept_tls() {
+            libc_tls::prefetch_kept(first.thread_pointer());
+            arch::prefetch(first.next.get().cast());
+        }
+    }
+
     /// Moves up to `count` pairs to `other`.
     fn move_to(&self, other: &List, count: u32) {
         for _ in 0..count {
@@ -126,14 +140,18 @@ static SLOTS_LOCK: RawLock = RawLock::new();
 /// other kinds of threads than `kind` (0 = none).
 #[inline]
 pub(crate) fn take(cache: Option<&Cache>, class: u8, kind: u16) -> io::Result<&'static Control> {
-    let cached = cache.and_then(|cache| match kind {
-        0 => cache.0[class as usize].pop(),
-        kind => cache.0[class as usize].pop_fitting(|control| owed::fits(control.slot(), kind)),
-    });
-    match cached {
-        Some(control) => Ok(control),
-        None => take_shared(cache, class),
+    if let Some(cache) = cache {
+        let cached = &cache.0[class as usize];
+        let taken = match kind {
+            0 => cached.pop(),
+            kind => cached.pop_fitting(|control| owed::fits(control.slot(), kind)),
+        };
+        if let Some(control) = taken {
+            cached.prefetch();
+            return Ok(control);
+        }
     }
+    take_shared(cache, class)
 }
 
 #[cold]
@@ -155,7 +173,9 @@ fn take_shared(cache: Option<&Cache>, class: u8) -> io::Result<&'static Control>
             return Ok(control);
         }
     }
-    pool.free.pop().ok_or_else(|| crate::error::exhausted("threads", 0))
+    let taken = pool.free.pop();
+    pool.free.prefetch();
+    taken.ok_or_else(|| crate::error::exhausted("threads", 0))
 }
 
 /// Makes pairs into `pool`, more at once the more there are. The caller holds the pool's lock.

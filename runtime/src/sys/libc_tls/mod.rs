@@ -58,6 +58,8 @@ pub(crate) use self::heap::decay;
 const TID_FIRST: u32 = 1 << 29;
 /// Blocks are aligned and sized by this, whatever the libraries ask for.
 const LINE: usize = 64;
+/// Most of what a new thread finds below its block: its closure, and the frame of its first call.
+const PACKET_BYTES: usize = 2 * LINE;
 
 /// What is known of the C library: how large a block is, where its fields are.
 pub(crate) struct Library {
@@ -166,6 +168,17 @@ pub(crate) unsafe fn prepare(
 #[cold]
 pub(crate) fn stack_top(tls: *mut u8) -> *mut u8 {
     tls.wrapping_sub(examined().below)
+}
+
+/// Asks for the lines of a kept block, and of what a new thread finds below it: another kernel
+/// thread mostly wrote them last, and all of them will be written at once.
+#[cold]
+pub(crate) fn prefetch_kept(tls: *mut u8) {
+    let library = examined();
+    let low = tls.wrapping_sub(library.below + PACKET_BYTES);
+    for line in (0..PACKET_BYTES + library.block_bytes()).step_by(LINE) {
+        crate::arch::prefetch_to_write(low.wrapping_add(line));
+    }
 }
 
 /// Bytes from the thread pointer of a block to the block's end.
