@@ -32,9 +32,9 @@ mod embedded {
     include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 }
 
-use embedded::{EMBEDDED, VERSION};
 /// Why programs of 32 bits cannot be followed; `None` if they can.
 pub use embedded::MISSING_32;
+use embedded::{EMBEDDED, VERSION};
 
 /// The library's file name.
 pub const FILE_NAME: &str = "libheddle-preload.so";

@@ -15,11 +15,11 @@ fn one(buffer: *const c_void, length: usize) -> iovec {
 }
 
 fn read_one(fd: c_int, buffer: *mut c_void, length: usize, offset: off_t) -> Result<isize> {
-    read(fd, Parts { first: &one(buffer, length), count: 1 }, offset, 0)
+    read(fd, Parts { first: &one(buffer, length), count: 1, is_own: true }, offset, 0)
 }
 
 fn write_one(fd: c_int, buffer: *const c_void, length: usize, offset: off_t) -> Result<isize> {
-    write(fd, Parts { first: &one(buffer, length), count: 1 }, offset, 0)
+    write(fd, Parts { first: &one(buffer, length), count: 1, is_own: true }, offset, 0)
 }
 
 /// Ends the program as the C library does when the compiler knows that the caller's memory, `room`
@@ -63,19 +63,19 @@ exported! {
     }
 
     (heddle_user_readv) (fd: c_int, first: *const iovec, count: c_int) -> isize {
-        made(|| read(fd, Parts { first, count }, HERE, 0))
+        made(|| read(fd, Parts { first, count, is_own: false }, HERE, 0))
     }
 
     (heddle_user_preadv, heddle_user_preadv64) (
         fd: c_int, first: *const iovec, count: c_int, offset: off_t
     ) -> isize {
-        made(|| disk::at(offset, || read(fd, Parts { first, count }, offset, 0)))
+        made(|| disk::at(offset, || read(fd, Parts { first, count, is_own: false }, offset, 0)))
     }
 
     (heddle_user_preadv2, heddle_user_preadv64v2) (
         fd: c_int, first: *const iovec, count: c_int, offset: off_t, flags: c_int
     ) -> isize {
-        made(|| read(fd, Parts { first, count }, offset, flags))
+        made(|| read(fd, Parts { first, count, is_own: false }, offset, flags))
     }
 
     (heddle_user_write, heddle_user___write) (
@@ -91,19 +91,19 @@ exported! {
     }
 
     (heddle_user_writev) (fd: c_int, first: *const iovec, count: c_int) -> isize {
-        made(|| write(fd, Parts { first, count }, HERE, 0))
+        made(|| write(fd, Parts { first, count, is_own: false }, HERE, 0))
     }
 
     (heddle_user_pwritev, heddle_user_pwritev64) (
         fd: c_int, first: *const iovec, count: c_int, offset: off_t
     ) -> isize {
-        made(|| disk::at(offset, || write(fd, Parts { first, count }, offset, 0)))
+        made(|| disk::at(offset, || write(fd, Parts { first, count, is_own: false }, offset, 0)))
     }
 
     (heddle_user_pwritev2, heddle_user_pwritev64v2) (
         fd: c_int, first: *const iovec, count: c_int, offset: off_t, flags: c_int
     ) -> isize {
-        made(|| write(fd, Parts { first, count }, offset, flags))
+        made(|| write(fd, Parts { first, count, is_own: false }, offset, flags))
     }
 }
 

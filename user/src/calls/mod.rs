@@ -36,7 +36,9 @@ mod select;
 mod signal;
 mod sleep;
 mod socket;
+mod sockets;
 mod transfer;
+mod turns;
 
 use core::ffi::c_int;
 use core::time::Duration;
@@ -144,6 +146,7 @@ fn flags_of(fd: c_int) -> c_int {
 
 /// Waits until `fd` is ready, or until `deadline` (ns, 0 = never).
 fn wait_ready(fd: c_int, interest: Interest, deadline: u64) -> Result<()> {
+    turns::waits();
     wait_ready_unless(fd, interest, deadline, false)
 }
 

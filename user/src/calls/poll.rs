@@ -17,8 +17,9 @@ use heddle::raw::{self, Interest};
 use libc::{epoll_event, nfds_t, pollfd, sigset_t, timespec};
 
 use super::{
-    Result, Stop, checked, exported, interruptible, made_int, mask, sleep, wait_ready_once,
+    Result, Stop, checked, exported, interruptible, made_int, mask, sleep, turns, wait_ready_once,
 };
+use crate::sys::direct;
 use crate::threads;
 use crate::threads::signals::{self, Masked, Ran};
 
@@ -84,7 +85,7 @@ impl Limit {
 pub fn wait(fds: &mut [pollfd], limit: Limit) -> Result<isize> {
     loop {
         // SAFETY: a valid slice.
-        let ready = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as nfds_t, 0) };
+        let ready = unsafe { direct::poll(fds.as_mut_ptr(), fds.len() as nfds_t) };
         match checked(ready as isize) {
             Ok(0) if !limit.is_over() => {}
             Err(Stop::Error(libc::EINTR)) => continue,
@@ -150,9 +151,21 @@ fn control(set: &OwnedFd, operation: c_int, fd: c_int, events: u32) -> Result<is
 
 /// `poll`, of memory that may be anything.
 fn poll(fds: *mut pollfd, count: nfds_t, limit: Limit) -> Result<isize> {
+    turns::before_ask();
+    poll_now(fds, count, limit).inspect(note)
+}
+
+/// What is ready is received next.
+fn note(ready: &isize) {
+    if *ready > 0 {
+        turns::told();
+    }
+}
+
+fn poll_now(fds: *mut pollfd, count: nfds_t, limit: Limit) -> Result<isize> {
     let ready = loop {
         // SAFETY: the caller's entries; the kernel looks at the pointer and the count first.
-        match checked(unsafe { libc::poll(fds, count, 0) } as isize) {
+        match checked(unsafe { direct::poll(fds, count) } as isize) {
             // The worker was asked to let others go on.
             Err(Stop::Error(libc::EINTR)) => {}
             ready => break ready,
@@ -243,9 +256,19 @@ exported! {
 // ---- epoll
 
 fn epoll_wait(fd: c_int, events: *mut epoll_event, count: c_int, limit: Limit) -> Result<isize> {
+    turns::before_ask();
+    epoll_wait_now(fd, events, count, limit).inspect(note)
+}
+
+fn epoll_wait_now(
+    fd: c_int,
+    events: *mut epoll_event,
+    count: c_int,
+    limit: Limit,
+) -> Result<isize> {
     loop {
         // SAFETY: the caller's events.
-        let ready = checked(unsafe { libc::epoll_wait(fd, events, count, 0) } as isize);
+        let ready = checked(unsafe { direct::epoll_wait(fd, events, count) } as isize);
         match ready {
             Ok(0) if !limit.is_over() => {}
             Err(Stop::Error(libc::EINTR)) => continue,

@@ -16,8 +16,10 @@ use libc::{mmsghdr, msghdr, sockaddr, socklen_t, timespec};
 
 use super::{
     Result, Stop, checked, exported, interruptible, is_nonblocking, made, made_int, retry, signal,
+    sockets, turns,
 };
 use crate::errno;
+use crate::sys::direct;
 
 /// Receives with one of these flags never wait: errors and urgent data are there or are not.
 const NEVER_WAITS: c_int = libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE | libc::MSG_OOB;
@@ -27,15 +29,14 @@ fn receive(fd: c_int, flags: c_int, call: impl Fn(c_int) -> isize) -> Result<isi
     if flags & NEVER_WAITS != 0 {
         return checked(call(flags));
     }
-    // The others first: there may be something then, and the try is not in vain.
-    heddle::thread::yield_now();
+    turns::before_receive();
     retry(fd, Interest::Read, libc::SO_RCVTIMEO, || call(flags | libc::MSG_DONTWAIT))
 }
 
 /// `recv`.
 fn receive_bytes(fd: c_int, buffer: *mut c_void, length: usize, flags: c_int) -> Result<isize> {
     // SAFETY: the caller's buffer.
-    let plain = |flags| unsafe { libc::recv(fd, buffer, length, flags) };
+    let plain = |flags| unsafe { direct::recv(fd, buffer, length, flags) };
     let all = flags & (libc::MSG_WAITALL | libc::MSG_PEEK) == libc::MSG_WAITALL;
     if all && flags & NEVER_WAITS == 0 {
         return receive_all(fd, buffer.cast(), length, flags);
@@ -50,7 +51,7 @@ fn receive_all(fd: c_int, buffer: *mut u8, length: usize, flags: c_int) -> Resul
         let rest = buffer.wrapping_add(done);
         // SAFETY: the rest of the caller's buffer.
         let got = receive(fd, flags, |flags| unsafe {
-            libc::recv(fd, rest.cast(), length - done, flags)
+            direct::recv(fd, rest.cast(), length - done, flags)
         });
         match got {
             Ok(count) if count > 0 => done += count as usize,
@@ -127,7 +128,7 @@ exported! {
     ) -> isize {
         // SAFETY: the caller's buffer and places.
         made(|| receive(fd, flags, |flags| unsafe {
-            libc::recvfrom(fd, buffer, length, flags, address, address_length)
+            direct::recvfrom(fd, buffer, length, flags, address, address_length)
         }))
     }
 
@@ -138,13 +139,13 @@ exported! {
         super::file::check_room(length, room);
         // SAFETY: the caller's buffer and places.
         made(|| receive(fd, flags, |flags| unsafe {
-            libc::recvfrom(fd, buffer, length, flags, address, address_length)
+            direct::recvfrom(fd, buffer, length, flags, address, address_length)
         }))
     }
 
     (heddle_user_recvmsg) (fd: c_int, message: *mut msghdr, flags: c_int) -> isize {
         // SAFETY: the caller's message.
-        made(|| receive(fd, flags, |flags| unsafe { libc::recvmsg(fd, message, flags) }))
+        made(|| receive(fd, flags, |flags| unsafe { direct::recvmsg(fd, message, flags) }))
     }
 
     (heddle_user_send, heddle_user___send) (
@@ -152,7 +153,7 @@ exported! {
     ) -> isize {
         // SAFETY: what is left of the caller's buffer.
         made(|| send(fd, flags, length, |flags, done| unsafe {
-            libc::send(fd, buffer.wrapping_byte_add(done), length - done, flags)
+            direct::send(fd, buffer.wrapping_byte_add(done), length - done, flags)
         }))
     }
 
@@ -163,7 +164,7 @@ exported! {
         // SAFETY: what is left of the caller's buffer, and the caller's address.
         made(|| send(fd, flags, length, |flags, done| unsafe {
             let rest = buffer.wrapping_byte_add(done);
-            libc::sendto(fd, rest, length - done, flags, address, address_length)
+            direct::sendto(fd, rest, length - done, flags, address, address_length)
         }))
     }
 
@@ -176,7 +177,7 @@ exported! {
 /// went with the start.
 fn send_message(fd: c_int, message: *const msghdr, flags: c_int) -> Result<isize> {
     // SAFETY: the caller's message.
-    let whole = |flags| unsafe { libc::sendmsg(fd, message, flags) };
+    let whole = |flags| unsafe { direct::sendmsg(fd, message, flags) };
     let sent = send(fd, flags, 0, |flags, _| whole(flags))?;
     if sent == 0 || flags & libc::MSG_DONTWAIT != 0 {
         return Ok(sent);
@@ -191,7 +192,7 @@ fn send_message(fd: c_int, message: *const msghdr, flags: c_int) -> Result<isize
         let mut shorter: msghdr = unsafe { core::mem::zeroed() };
         (shorter.msg_iov, shorter.msg_iovlen) = (rest.as_mut_ptr(), rest.len());
         // SAFETY: a valid message with what is left of the caller's parts.
-        match send(fd, flags, 0, |flags, _| unsafe { libc::sendmsg(fd, &shorter, flags) }) {
+        match send(fd, flags, 0, |flags, _| unsafe { direct::sendmsg(fd, &shorter, flags) }) {
             Ok(count) if count > 0 => done += count as usize,
             _ => break,
         }
@@ -273,10 +274,14 @@ fn accept(
     let plain = || unsafe { libc::accept4(fd, address, length, flags) as isize };
     if is_nonblocking(fd) || option(fd, libc::SO_ACCEPTCONN) != Some(1) {
         // An answer at once: a connection or an error.
-        return checked(plain());
+        return checked(plain()).inspect(note);
     }
-    heddle::thread::yield_now();
-    retry(fd, Interest::Read, libc::SO_RCVTIMEO, || accept_if_ready(fd, plain))
+    turns::before_receive();
+    retry(fd, Interest::Read, libc::SO_RCVTIMEO, || accept_if_ready(fd, plain)).inspect(note)
+}
+
+fn note(accepted: &isize) {
+    sockets::is_one(*accepted as c_int);
 }
 
 /// Accepts if that does not sleep; -1 and `EAGAIN` if it would.
@@ -297,6 +302,7 @@ fn accept_if_ready(fd: c_int, plain: impl Fn() -> isize) -> isize {
 }
 
 fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> Result<isize> {
+    sockets::is_one(fd);
     // SAFETY: the caller's address.
     let plain = move || unsafe { libc::connect(fd, address, length) as isize };
     if is_nonblocking(fd) || !is_stream(fd) {

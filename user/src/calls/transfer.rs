@@ -10,10 +10,11 @@ use heddle::raw::Interest;
 use libc::{iovec, off_t};
 
 use super::{
-    Result, Stop, checked, deadline_of, disk, flags_of, is_nonblocking, signal, timeout_is_again,
-    wait_ready,
+    Result, Stop, checked, deadline_of, disk, flags_of, is_nonblocking, signal, sockets,
+    timeout_is_again, turns, wait_ready,
 };
 use crate::errno;
+use crate::sys::direct;
 
 /// The position of the file itself, instead of an offset.
 pub const HERE: off_t = -1;
@@ -42,6 +43,8 @@ impl Direction {
 pub struct Parts {
     pub first: *const iovec,
     pub count: c_int,
+    /// The list is this library's; else looking at it may fault, and only the kernel may.
+    pub is_own: bool,
 }
 
 /// One transfer, but for the parts: they shrink when a write goes on.
@@ -56,17 +59,8 @@ pub struct Transfer {
 
 impl Transfer {
     /// The plain system call.
-    pub fn plain(self, parts: Parts) -> isize {
-        self.call(parts, self.flags)
-    }
-
-    /// The system call that never sleeps.
-    fn attempt(self, parts: Parts) -> isize {
-        self.call(parts, self.flags | libc::RWF_NOWAIT)
-    }
-
-    fn call(self, Parts { first, count }: Parts, flags: c_int) -> isize {
-        let Transfer { fd, direction, offset, .. } = self;
+    pub fn plain(self, Parts { first, count, .. }: Parts) -> isize {
+        let Transfer { fd, direction, offset, flags } = self;
         // SAFETY: the caller's parts.
         unsafe {
             match direction {
@@ -74,6 +68,54 @@ impl Transfer {
                 Direction::Write => libc::pwritev2(fd, first, count, offset, flags),
             }
         }
+    }
+
+    /// The system call that never sleeps.
+    fn attempt(self, parts: Parts) -> isize {
+        let Parts { first, count, .. } = parts;
+        let Transfer { fd, direction, offset, flags } = self;
+        if let Some(moved) = self.attempt_socket(parts) {
+            return moved;
+        }
+        let flags = flags | libc::RWF_NOWAIT;
+        // SAFETY: the caller's parts.
+        unsafe {
+            match direction {
+                Direction::Read => direct::preadv2(fd, first, count, offset, flags),
+                Direction::Write => direct::pwritev2(fd, first, count, offset, flags),
+            }
+        }
+    }
+
+    /// As [`Transfer::attempt`], if it is a plain one of a socket: those have calls of their own,
+    /// which take an eighth less time.
+    fn attempt_socket(self, parts: Parts) -> Option<isize> {
+        let Transfer { fd, direction, offset, flags } = self;
+        if !parts.is_own || parts.count != 1 || offset != HERE || flags != 0 || !sockets::may_be(fd)
+        {
+            return None;
+        }
+        // SAFETY: a part of this library's.
+        let part = unsafe { parts.first.read() };
+        if part.iov_len == 0 {
+            // Reading nothing is no receive: that would wait for something.
+            return None;
+        }
+        let (buffer, length) = (part.iov_base, part.iov_len);
+        // SAFETY: the caller's memory.
+        let moved = unsafe {
+            match direction {
+                Direction::Read => direct::recv(fd, buffer, length, libc::MSG_DONTWAIT),
+                Direction::Write => {
+                    direct::send(fd, buffer, length, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
+                }
+            }
+        };
+        if moved < 0 && errno::get() == libc::ENOTSOCK {
+            sockets::is_none(fd);
+            return None;
+        }
+        Some(moved)
     }
 
     /// As much as the kernel takes at once.
@@ -136,8 +178,7 @@ impl Transfer {
 /// `read` and its relatives.
 pub fn read(fd: c_int, parts: Parts, offset: off_t, flags: c_int) -> Result<isize> {
     if offset == HERE {
-        // The others first: there may be something to read then, and the try is not in vain.
-        heddle::thread::yield_now();
+        turns::before_receive();
     }
     Transfer { fd, direction: Direction::Read, offset, flags }.once(parts)
 }
@@ -163,7 +204,8 @@ fn write_rest(transfer: Transfer, parts: Parts, first: isize) -> isize {
         let step = |rest: &[iovec]| {
             let offset = transfer.offset;
             let place = if offset == HERE { HERE } else { offset + done as off_t };
-            let rest = Parts { first: rest.as_ptr(), count: rest.len() as c_int };
+            let (first, count) = (rest.as_ptr(), rest.len() as c_int);
+            let rest = Parts { first, count, is_own: true };
             Transfer { offset: place, ..transfer }.once(rest)
         };
         // What was written is told first; the error, or the request, comes with the next call.

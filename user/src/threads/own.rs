@@ -5,7 +5,7 @@
 
 use core::ffi::c_void;
 use core::ptr;
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicBool, AtomicU32};
 
 use libc::pthread_t;
 
@@ -21,6 +21,8 @@ pub struct Own {
     pub thread: *const Pthread,
     /// Its kind's number in the account (`account/`), 0 = none.
     pub kind: AtomicU32,
+    /// It waits for events by asking what is ready (`calls/turns.rs`).
+    is_told: AtomicBool,
 }
 
 impl Own {
@@ -67,6 +69,12 @@ pub fn kind() -> &'static AtomicU32 {
     unsafe { &(*words()).kind }
 }
 
+/// See [`Own`].
+pub fn is_told() -> &'static AtomicBool {
+    // SAFETY: the calling thread's own words, which live as long as it.
+    unsafe { &(*words()).is_told }
+}
+
 /// Whether the caller is a full thread on a worker.
 #[inline(always)]
 pub fn is_running() -> bool {
@@ -79,8 +87,9 @@ pub fn is_running() -> bool {
 /// # Safety
 /// 1. They are those of a thread that can't run yet, or of the caller.
 pub unsafe fn set(words: *mut Own, thread: *const Pthread, kind: u32) {
+    let is_told = AtomicBool::new(false);
     // SAFETY: by 1.
-    unsafe { words.write(Own { running: thread, thread, kind: AtomicU32::new(kind) }) };
+    unsafe { words.write(Own { running: thread, thread, kind: AtomicU32::new(kind), is_told }) };
 }
 
 /// The caller has ended but for the switch away from it, or does not run on a worker any more for

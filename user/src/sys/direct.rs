@@ -1,0 +1,129 @@
+//! System calls that never sleep, made without the C library.
+//!
+//! Its functions of these names are points where the calling kernel thread may be cancelled. A
+//! worker is never cancelled, and a full thread's cancellation is this library's own business
+//! (`threads/cancel.rs`); entering and leaving such a point costs two atomic exchanges per call.
+//!
+//! Invariant: shapes, results and `errno` are those of the C library's functions.
+//!
+//! # Safety
+//! For all functions of this file: as for the C library's function of the same name.
+
+use core::arch::asm;
+use core::ffi::{c_int, c_long, c_void};
+
+use libc::{epoll_event, iovec, msghdr, nfds_t, off_t, pollfd, sockaddr, socklen_t};
+
+use crate::errno;
+
+/// The result of a call, or -1 and `errno`.
+#[inline(always)]
+unsafe fn call(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> isize {
+    let result: isize;
+    // SAFETY: the kernel's convention for x86-64, the only machine of this library: it keeps all
+    // registers but these. That the arguments are right is the caller's promise.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") f,
+            out("rcx") _, out("r11") _,
+            options(nostack),
+        );
+    }
+    // The kernel's errors are its last 4095 numbers.
+    if (-4095..0).contains(&result) {
+        errno::set(-result as c_int);
+        return -1;
+    }
+    result
+}
+
+pub unsafe fn recvfrom(
+    fd: c_int,
+    buffer: *mut c_void,
+    length: usize,
+    flags: c_int,
+    address: *mut sockaddr,
+    address_length: *mut socklen_t,
+) -> isize {
+    let (address, place) = (address as usize, address_length as usize);
+    // SAFETY: the caller's arguments.
+    unsafe {
+        let flags = flags as usize;
+        call(libc::SYS_recvfrom, [fd as usize, buffer as usize, length, flags, address, place])
+    }
+}
+
+pub unsafe fn recv(fd: c_int, buffer: *mut c_void, length: usize, flags: c_int) -> isize {
+    // SAFETY: the caller's arguments.
+    unsafe { recvfrom(fd, buffer, length, flags, core::ptr::null_mut(), core::ptr::null_mut()) }
+}
+
+pub unsafe fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> isize {
+    // SAFETY: the caller's arguments; the kernel's struct is the C library's.
+    unsafe { call(libc::SYS_recvmsg, [fd as usize, message as usize, flags as usize, 0, 0, 0]) }
+}
+
+pub unsafe fn sendto(
+    fd: c_int,
+    buffer: *const c_void,
+    length: usize,
+    flags: c_int,
+    address: *const sockaddr,
+    address_length: socklen_t,
+) -> isize {
+    let (address, size) = (address as usize, address_length as usize);
+    // SAFETY: the caller's arguments.
+    unsafe {
+        let flags = flags as usize;
+        call(libc::SYS_sendto, [fd as usize, buffer as usize, length, flags, address, size])
+    }
+}
+
+pub unsafe fn send(fd: c_int, buffer: *const c_void, length: usize, flags: c_int) -> isize {
+    // SAFETY: the caller's arguments.
+    unsafe { sendto(fd, buffer, length, flags, core::ptr::null(), 0) }
+}
+
+pub unsafe fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> isize {
+    // SAFETY: the caller's arguments; the kernel's struct is the C library's.
+    unsafe { call(libc::SYS_sendmsg, [fd as usize, message as usize, flags as usize, 0, 0, 0]) }
+}
+
+pub unsafe fn preadv2(
+    fd: c_int,
+    parts: *const iovec,
+    count: c_int,
+    offset: off_t,
+    flags: c_int,
+) -> isize {
+    let (parts, count, offset) = (parts as usize, count as usize, offset as usize);
+    // SAFETY: the caller's arguments; an offset has an upper half on 32-bit machines only.
+    unsafe { call(libc::SYS_preadv2, [fd as usize, parts, count, offset, 0, flags as usize]) }
+}
+
+pub unsafe fn pwritev2(
+    fd: c_int,
+    parts: *const iovec,
+    count: c_int,
+    offset: off_t,
+    flags: c_int,
+) -> isize {
+    let (parts, count, offset) = (parts as usize, count as usize, offset as usize);
+    // SAFETY: as above.
+    unsafe { call(libc::SYS_pwritev2, [fd as usize, parts, count, offset, 0, flags as usize]) }
+}
+
+/// Without waiting.
+pub unsafe fn poll(fds: *mut pollfd, count: nfds_t) -> c_int {
+    // SAFETY: the caller's arguments.
+    unsafe { call(libc::SYS_poll, [fds as usize, count as usize, 0, 0, 0, 0]) as c_int }
+}
+
+/// Without waiting.
+pub unsafe fn epoll_wait(fd: c_int, events: *mut epoll_event, count: c_int) -> c_int {
+    let (events, count) = (events as usize, count as usize);
+    // SAFETY: the caller's arguments.
+    unsafe { call(libc::SYS_epoll_wait, [fd as usize, events, count, 0, 0, 0]) as c_int }
+}
