@@ -232,6 +232,24 @@ fn allocators_with_caches_per_processor_cannot() {
 }
 
 #[test]
+fn an_allocator_in_the_program_is_told() {
+    let folder = Folder::new("malloc");
+    let said = |program: &str| {
+        let rows = rows(program);
+        let row = rows.iter().find(|row| row["name"] == "allocator").expect("the row");
+        (text(row, "value").to_owned(), text(row, "verdict").to_owned())
+    };
+    let good = |value: &str| (value.to_owned(), "good".to_owned());
+    let source = format!("void *malloc(unsigned long n) {{ return n ? 0 : 0; }} {MAIN}");
+    let flags = ["cc", "-fno-builtin"];
+    let program = folder.compile("own", &source, &flags).expect("a C compiler");
+    assert_eq!(said(&program), good("the program's own"));
+    let uses = "void *malloc(unsigned long n); int main(void) { return malloc(1) == 0; }";
+    let program = folder.compile("plain", uses, &flags).expect("a C compiler");
+    assert_eq!(said(&program), good("no rseq"));
+}
+
+#[test]
 fn programs_that_gain_rights_cannot() {
     let folder = Folder::new("rights");
     if !rustix::process::getuid().is_root() {

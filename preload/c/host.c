@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <heddle/host.h>
+#include <heddle/pthread_np.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -153,6 +154,23 @@ static void overflowed(uint32_t index, uint64_t usable)
 		use_overflowed(use, usable);
 }
 
+static void said(uint32_t index, const struct heddle_attributes *value)
+{
+	const size_t length = strnlen(value->role, sizeof(value->role));
+	const uint32_t use = use_of(index);
+	struct heddle_record record;
+
+	if (!use)
+		return;
+	memset(&record, 0, sizeof(record));
+	record.thread_class = (uint8_t)value->thread_class;
+	record.priority = (uint8_t)value->priority;
+	record.group = (uint8_t)value->group;
+	record.category = (uint8_t)value->category;
+	record.role = length ? role_intern(value->role, length) : load(&table.uses[use - 1].role);
+	use_attributes(use, &record);
+}
+
 static uint32_t named(uint32_t index, const char *name, const struct heddle_host_birth *birth,
 		      struct heddle_host_kind *out, int *has_rule)
 {
@@ -203,5 +221,6 @@ EXPORT const struct heddle_host heddle_preload_host = {
 	.ended = ended,
 	.used = used,
 	.overflowed = overflowed,
+	.said = said,
 	.named = named,
 };

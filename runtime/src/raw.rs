@@ -328,6 +328,11 @@ pub fn tell_living() {
     crate::stack::peak::tell_living();
 }
 
+/// The text of the thread's role.
+pub fn role_of(thread: &Thread) -> Option<String> {
+    crate::table::role_name(thread.record()?.role)
+}
+
 /// The thread is of another [`Known::kind`] from now on.
 pub fn set_kind(thread: &Thread, kind: u16) {
     crate::stack::owed::change(thread.control().slot(), kind);

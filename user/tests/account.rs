@@ -30,7 +30,11 @@ impl Case {
         let program = folder.join("kinds");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/kinds.c");
         let mut cc = Command::new("cc");
-        cc.args(["-O1", "-g", "-pthread", "-Wall", "-Wextra", "-Werror", "-o"])
+        let headers = ["record", "preload"]
+            .map(|it| format!("-I{}/../{it}/include", env!("CARGO_MANIFEST_DIR")));
+        cc.args(["-O1", "-g", "-pthread", "-Wall", "-Wextra", "-Werror"])
+            .args(headers)
+            .arg("-o")
             .args([&program, &source]);
         assert!(cc.status().expect("a compiler").success());
         Some(Case { program: program.to_str().expect("a name").to_owned(), folder })
@@ -158,6 +162,28 @@ fn kernel_threads_and_cancelled_ones_are_in_the_report() {
 }
 
 #[test]
+fn what_a_program_says_of_its_threads_is_known() {
+    let Some(case) = Case::new("say") else { return };
+    let rules = "[[thread]]\nstart = \"spoken\"\ncategory = \"drawing\"\n\
+                 [[thread]]\nname = \"sensor/*\"\nrole = \"of the policy\"\n\
+                 [[thread]]\nstart = \"varied\"\ngroup = \"service\"\n";
+    let policy = case.policy(rules);
+    let (output, report) = case.run(&["--policy", &policy], &["say"]);
+    assert_eq!(text(&output.stdout), "said\n", "{output:?}");
+    let said = |start: Value| {
+        let kind = kind(&report, start);
+        let word = |name: &str| kind[name].as_str().unwrap_or("-").to_owned();
+        let words = [word("role"), word("class"), word("group"), word("category")];
+        (words.join(", "), kind["priority"].as_u64())
+    };
+    let gas = "gas detection, time-critical, urgent, event";
+    assert_eq!(said("spoken".into()), (gas.into(), Some(20)));
+    assert_eq!(said(Value::Null), (gas.into(), Some(20)), "the main thread, a kernel thread");
+    assert_eq!(said("asked".into()).1, Some(40));
+    assert_eq!(said("changed".into()).1, Some(7));
+}
+
+#[test]
 fn each_stack_is_measured_for_its_own_kind() {
     let Some(case) = Case::new("mixed") else { return };
     let peaks = |bytes: &str| {
@@ -174,8 +200,8 @@ fn each_stack_is_measured_for_its_own_kind() {
     assert!((2048..2400).contains(&(deeper - deep)), "{deep} {deeper}");
 }
 
-/// CPU time that went by while threads of one kind alone had work; what the runtime and the main
-/// thread need beside them is little.
+/// CPU time that went by while threads of one kind alone had work; a part of it is the monitor's,
+/// on a busy machine up to a third.
 #[test]
 fn cpu_time_is_known_by_kind() {
     let Some(case) = Case::new("cpu") else { return };
@@ -183,7 +209,7 @@ fn cpu_time_is_known_by_kind() {
     assert!(output.status.success(), "{output:?}");
     let used_ms = |start: &str| kind(&report, start)["cpu_ns"].as_u64().expect("known") / 1_000_000;
     for start in ["in_pieces", "in_one"] {
-        assert!((120..=170).contains(&used_ms(start)), "{start}: {}", used_ms(start));
+        assert!((75..=165).contains(&used_ms(start)), "{start}: {}", used_ms(start));
     }
     assert!(used_ms("unseen") < 20, "{}", used_ms("unseen"));
 }

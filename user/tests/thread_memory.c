@@ -8,7 +8,7 @@
 #include "check.h"
 
 /* Before the first look everything has been as large as it gets. */
-enum { THREADS = 100000, AT_ONCE = 20, WARM_PERCENT = 20, GROWTH_KB_MAX = 4096 };
+enum { THREADS = 100000, AT_ONCE = 20, WARM_PERCENT = 20, GROWTH_KB_MAX = 8192 };
 
 static __thread char *own;
 static pthread_key_t key;

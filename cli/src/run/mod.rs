@@ -119,8 +119,9 @@ What differs with --threads user:
   waits for a disk, the look-up of a name or what it shares with other processes. A handler is told
   the registers of its own call. A signal for the process that none of the program's kernel threads
   lets through is handled by a thread that does, up to some ms later.
-  Policy, sizes of stacks, report and profile are as with kernel threads; classes, priorities and
-  groups act in heddle's scheduler, and the kernel's policies stay as they are. A stack that is
+  Policy, sizes of stacks, report and profile are as with kernel threads. Classes, priorities and
+  groups act in heddle's scheduler, whether a policy, pthread_setattributes_np or SCHED_HEDDLE says
+  them; no CPU Mediator runs, and the kernel's policies stay as they are. A stack that is
   sized has one of the runtime's sizes (64K, 256K, 1M, 8M, 64M), never less than it needs.
   Every stack is measured, of short threads when a thread of another kind gets it or the process
   ends; where that end does not come to heddle (a signal), what was not measured by then is not,

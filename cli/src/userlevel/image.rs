@@ -212,8 +212,23 @@ impl Loaded {
                 kind,
                 format!("{by}: caches per processor, registered for kernel threads (rseq)"),
             ),
+            None if self.defines("malloc") => Finding::good(
+                name,
+                "the program's own",
+                "threads are left in its middle, too, as it cannot be told from the program: a \
+                 worker that blocks in the kernel meanwhile may wait for a spare one",
+            ),
             None => Finding::good(name, "no rseq", "no known caches per processor"),
         }
+    }
+
+    /// Whether the program itself has this function, not a library.
+    fn defines(&self, name: &str) -> bool {
+        let Some(object) = self.program().and_then(|image| image.object().ok()) else {
+            return false;
+        };
+        let mut symbols = object.symbols().chain(object.dynamic_symbols());
+        symbols.any(|symbol| symbol.is_definition() && symbol.name() == Ok(name))
     }
 
     /// The first kind of which there is a mark, and what the mark is.

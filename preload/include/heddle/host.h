@@ -45,6 +45,8 @@ struct heddle_host_birth {
 	uint32_t flags; /* HEDDLE_USE_* */
 };
 
+struct heddle_attributes; /* <heddle/pthread_np.h> */
+
 struct heddle_host {
 	uint32_t version;
 	uint32_t kinds; /* their numbers are not above this */
@@ -72,6 +74,8 @@ struct heddle_host {
 	/* CPU time of a thread that still lives at the process's end. */
 	void (*used)(uint32_t kind, uint64_t cpu_ns);
 	void (*overflowed)(uint32_t kind, uint64_t usable);
+	/* The program has said what a thread of this kind is for. An empty role says nothing. */
+	void (*said)(uint32_t kind, const struct heddle_attributes *value);
 	/* A thread of this kind got a name: the kind that it is of by that. Fills `out` and sets
 	 * `*has_rule` if a rule of the policy holds for the name. */
 	uint32_t (*named)(uint32_t kind, const char *name, const struct heddle_host_birth *birth,

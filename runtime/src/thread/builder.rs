@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use std::io;
 use std::sync::OnceLock;
 
-use heddle_record::{Class, Fields, Group, Kind as RecordKind, State, Zone};
+use heddle_record::{Category, Class, Fields, Group, Kind as RecordKind, State, Zone};
 
 use super::handle::{JoinHandle, Thread};
 use super::packet;
@@ -46,6 +46,8 @@ pub struct Known {
     pub role: u16,
     /// What starts it, as the record has it ([`crate::raw::intern`]), 0 = unknown.
     pub start: u32,
+    /// What it does in a GUI.
+    pub category: Category,
     /// Of which kind it is, for the account of stacks (`stack/owed.rs`); 0 = none.
     pub kind: u16,
     /// Whether it gets a stack that none of its kind has used, either: its kind may change.
@@ -297,6 +299,7 @@ impl Builder {
             class: if priority == 0 { Class::Lazy } else { Class::TimeCritical },
             priority,
             group,
+            category: self.known.map_or(Category::None, |known| known.category),
             zone: Zone::Unknown,
             role,
             start: self.known.map_or(0, |known| known.start),

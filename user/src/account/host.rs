@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use libc::{pthread_attr_t, pthread_t};
 
 use crate::threads::Start;
+use crate::threads::said::Attributes;
 
 const VERSION: u32 = 2;
 /// `HEDDLE_HOST_FORCED`
@@ -66,6 +67,7 @@ pub struct Host {
     pub ended: unsafe extern "C" fn(u32, usize, u64),
     pub used: unsafe extern "C" fn(u32, u64),
     pub overflowed: unsafe extern "C" fn(u32, u64),
+    pub said: unsafe extern "C" fn(u32, *const Attributes),
     named: unsafe extern "C" fn(u32, *const c_char, *const Birth, *mut Kind, *mut c_int) -> u32,
 }
 

@@ -19,12 +19,13 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use heddle::Group;
 use heddle::raw::{self, Known, Observer};
 use heddle::thread::Thread;
+use heddle::{Category, Group};
 use libc::{pthread_attr_t, pthread_t};
 
 use crate::threads::attributes::{EXTRA_BYTES, Wanted, extra_bytes};
+use crate::threads::said::Attributes;
 use crate::threads::{Start, identity, own};
 use host::{Birth, Host};
 
@@ -77,6 +78,7 @@ struct Kind {
     /// 0: lazy.
     priority: AtomicU32,
     group: AtomicU32,
+    category: AtomicU32,
     /// What the tuner gives to threads of default size, and to others; 0 = nothing.
     stack: [AtomicU32; 2],
     started: AtomicU32,
@@ -91,6 +93,7 @@ static KINDS: [Kind; KINDS_MAX] = [const {
         start: AtomicU32::new(0),
         priority: AtomicU32::new(0),
         group: AtomicU32::new(Group::Normal as u32),
+        category: AtomicU32::new(Category::None as u32),
         stack: [const { AtomicU32::new(0) }; 2],
         started: AtomicU32::new(0),
         is_long: AtomicBool::new(false),
@@ -218,6 +221,8 @@ pub fn plan(origin: &Origin, wanted: &Wanted) -> Planned {
         known: Known {
             role: kind.role.load(Relaxed) as u16,
             start: kind.start.load(Relaxed),
+            category: Category::from_raw(kind.category.load(Relaxed) as u8)
+                .unwrap_or(Category::None),
             // Numbers are below `KINDS_MAX`.
             kind: number as u16,
             may_change: kind.is_by_name.load(Relaxed),
@@ -259,6 +264,7 @@ fn learn(host: &Host, number: u32, start: usize) {
     kind.start.store(said.start().map_or(0, |text| raw::intern(&text)), Relaxed);
     kind.priority.store(u32::from(said.class) * u32::from(said.priority), Relaxed);
     kind.group.store(said.group.into(), Relaxed);
+    kind.category.store(said.category.into(), Relaxed);
     // ORDER: Release publishes what was learned.
     kind.is_known.store(true, Release);
 }
@@ -315,6 +321,15 @@ pub fn ended(kind: u32, born: &Born) {
     unsafe { (host.ended)(kind, born.birth.given, raw::own_cpu_ns()) };
 }
 
+/// The program has said what a thread of this kind is for.
+pub fn said(kind: u32, attributes: &Attributes) {
+    if let Some(host) = host().filter(|_| kind != 0) {
+        let _pin = raw::pin();
+        // SAFETY: a valid place.
+        unsafe { (host.said)(kind, attributes) };
+    }
+}
+
 /// What a rule of the policy says of threads with some name.
 pub struct Ruled(host::Kind);
 
@@ -325,6 +340,7 @@ impl Ruled {
             thread.set_role(&role);
         }
         thread.set_group(Group::from_raw(self.0.group).unwrap_or(Group::Normal));
+        thread.set_category(Category::from_raw(self.0.category).unwrap_or(Category::None));
         if said.is_none() {
             let priority = Some(self.0.priority).filter(|&it| it != 0 && self.0.class != 0);
             // The library has checked it.

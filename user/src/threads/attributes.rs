@@ -10,8 +10,9 @@ use core::mem::MaybeUninit;
 use core::ptr;
 
 use heddle::raw;
-use libc::{pthread_attr_t, pthread_t};
+use libc::{pthread_attr_t, pthread_t, sched_param};
 
+use super::schedule::SCHED_HEDDLE;
 use super::{DETACHED, find};
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -29,6 +30,7 @@ const PAGE: usize = 4096;
 unsafe extern "C" {
     fn pthread_attr_getinheritsched(attr: *const pthread_attr_t, inherit: *mut c_int) -> c_int;
     fn pthread_attr_getschedpolicy(attr: *const pthread_attr_t, policy: *mut c_int) -> c_int;
+    fn pthread_attr_getschedparam(attr: *const pthread_attr_t, param: *mut sched_param) -> c_int;
     fn pthread_getattr_default_np(attr: *mut pthread_attr_t) -> c_int;
     fn pthread_attr_setguardsize(attr: *mut pthread_attr_t, bytes: usize) -> c_int;
     fn pthread_attr_getdetachstate(attr: *const pthread_attr_t, state: *mut c_int) -> c_int;
@@ -40,6 +42,8 @@ pub struct Wanted {
     pub is_detached: bool,
     /// Whether policy and priority are the attributes', not those of the thread that makes it.
     pub is_explicit: bool,
+    /// The priority that goes with the attributes' policy, if that is heddle's.
+    pub heddle_priority: Option<c_int>,
     /// As the program said, `None` where it said nothing.
     pub asked_bytes: Option<usize>,
     bytes: usize,
@@ -101,11 +105,16 @@ impl Wanted {
             unsafe { libc::pthread_attr_getstacksize(attr, &mut bytes) };
         }
         let is_explicit = inherit == libc::PTHREAD_EXPLICIT_SCHED;
-        let is_real_time = is_explicit && policy != libc::SCHED_OTHER;
+        let is_heddle = is_explicit && policy == SCHED_HEDDLE;
+        let is_real_time = is_explicit && policy != libc::SCHED_OTHER && !is_heddle;
+        let mut param = libc::sched_param { sched_priority: 0 };
+        // SAFETY: by 1; a valid place.
+        unsafe { pthread_attr_getschedparam(attr, &mut param) };
         Wanted {
             needs_kernel_thread: is_own_stack || is_real_time || bytes > STACK_BYTES_MAX,
             is_detached: detached == libc::PTHREAD_CREATE_DETACHED,
             is_explicit,
+            heddle_priority: is_heddle.then_some(param.sched_priority),
             asked_bytes: Some(bytes),
             bytes,
             guard_bytes: guard,

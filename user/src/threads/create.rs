@@ -28,7 +28,7 @@ use super::schedule::Schedule;
 use super::signals::{self, Signals, process};
 use super::{
     About, DETACHED, JOINABLE, Own, Pthread, Start, count_in, count_out, debugger, end, fork, own,
-    registry,
+    registry, said,
 };
 use crate::account::{self, Origin};
 use crate::sync::layout;
@@ -130,11 +130,12 @@ unsafe fn create(
     }
     // So that texts can be kept in its table.
     raw::is_native()?;
-    let schedule = Schedule::inherited(wanted.is_explicit);
+    let schedule = Schedule::inherited(wanted);
     let planned = account::plan(origin, wanted);
     let mut builder = Builder::new().full().stack_size(planned.stack_bytes).group(planned.group);
     builder = builder.known(planned.known);
-    if let Some(priority) = schedule.critical().or(planned.priority) {
+    let planned_priority = planned.priority.filter(|_| !schedule.is_said());
+    if let Some(priority) = schedule.critical().or(planned_priority) {
         builder = builder.priority(priority);
     }
     let living = count_in();
@@ -168,6 +169,10 @@ unsafe fn create(
         registry::enter(made.slot.load(Relaxed), made);
         process::entered(made.signals.blocked());
         debugger::learn(made);
+        if schedule.is_said() {
+            // SAFETY: the caller's place, written above.
+            said::tell_account(unsafe { place.read() }, made);
+        }
     };
     // SAFETY: the start function may run there, with what describes the thread.
     let started = unsafe { raw::spawn_described(builder, run, describe, introduce) };
@@ -191,6 +196,7 @@ impl About {
             stack: (low as usize, bytes),
             guard_bytes: wanted.guard_bytes,
             schedule,
+            is_said: schedule.is_said(),
             processors: None,
         }
     }

@@ -12,7 +12,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use libc::pthread_t;
 
-use super::{find, own, this};
+use super::{find, own, said, this};
 use crate::{account, errno};
 
 const NAME_BYTES: usize = 16;
@@ -97,9 +97,14 @@ pub unsafe extern "C" fn heddle_user_pthread_setname_np(
     let kind = unsafe { &(*own::words_of(target_name)).kind };
     // SAFETY: the caller's text.
     let ruled = unsafe { account::named(thread, kind, name, &target.born.get()) };
-    if let Some(ruled) = ruled {
-        ruled.apply(thread, about.schedule.critical());
+    if !about.is_said {
+        if let Some(ruled) = ruled {
+            ruled.apply(thread, about.schedule.critical());
+        }
+        return 0;
     }
+    drop(about);
+    said::tell_account(target_name, target);
     0
 }
 

@@ -24,6 +24,7 @@ pub mod identity;
 mod join;
 pub mod own;
 mod registry;
+pub mod said;
 pub mod schedule;
 pub mod signals;
 
@@ -100,6 +101,8 @@ struct About {
     stack: (usize, usize),
     guard_bytes: usize,
     schedule: schedule::Schedule,
+    /// The program has said what it is for: the policy says no more.
+    is_said: bool,
     /// The processors that it was given; it runs on those of its workers all the same.
     processors: Option<Box<cpu_set_t>>,
 }

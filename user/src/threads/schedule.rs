@@ -11,7 +11,11 @@ use core::ffi::c_int;
 
 use libc::{pthread_t, sched_param};
 
-use super::{Pthread, find, this, with_number};
+use super::attributes::Wanted;
+use super::{Pthread, find, said, this, with_number};
+
+/// Heddle's own policy (`<heddle/pthread_np.h>`): time-critical with a priority, else lazy.
+pub const SCHED_HEDDLE: c_int = 0x48;
 
 /// Policy and priority as the program has set them.
 #[derive(Clone, Copy)]
@@ -33,6 +37,7 @@ impl Schedule {
         let priorities = match policy {
             libc::SCHED_OTHER | libc::SCHED_BATCH | libc::SCHED_IDLE => 0..=0,
             libc::SCHED_FIFO | libc::SCHED_RR => 1..=99,
+            SCHED_HEDDLE => 0..=99,
             _ => return Err(libc::EINVAL),
         };
         match priorities.contains(&priority) {
@@ -42,13 +47,19 @@ impl Schedule {
     }
 
     /// That of a new thread: the caller's, if it is a full thread and the attributes don't say
-    /// otherwise. (They say `SCHED_OTHER` then: threads with another policy of their own are kernel
-    /// threads.)
-    pub fn inherited(is_explicit: bool) -> Schedule {
-        match this() {
-            Some(me) if !is_explicit => me.about().schedule,
+    /// otherwise. (They say `SCHED_OTHER` or `SCHED_HEDDLE` then: threads with another policy of
+    /// their own are kernel threads.)
+    pub fn inherited(wanted: &Wanted) -> Schedule {
+        match (wanted.heddle_priority, this()) {
+            (Some(priority), _) => Schedule { policy: SCHED_HEDDLE, priority },
+            (None, Some(me)) if !wanted.is_explicit => me.about().schedule,
             _ => Schedule::default(),
         }
+    }
+
+    /// Whether the program has said how urgent it is, in heddle's words.
+    pub fn is_said(self) -> bool {
+        self.policy == SCHED_HEDDLE
     }
 
     /// The priority of a time-critical thread.
@@ -89,6 +100,7 @@ fn apply(target: &Pthread, new: impl FnOnce(Schedule) -> Result<Schedule, c_int>
         Ok(schedule) => schedule,
         Err(error) => return error,
     };
+    about.is_said |= schedule.is_said();
     about.schedule = schedule;
     if let Some(thread) = &about.thread {
         // Priorities were checked.
@@ -104,7 +116,12 @@ unsafe fn change(
     new: impl FnOnce(Schedule) -> Result<Schedule, c_int>,
 ) -> Option<c_int> {
     // SAFETY: passed on.
-    unsafe { find(thread) }.map(|target| apply(target, new))
+    let target = unsafe { find(thread) }?;
+    let error = apply(target, new);
+    if error == 0 {
+        said::tell_account(thread, target);
+    }
+    Some(error)
 }
 
 #[unsafe(no_mangle)]

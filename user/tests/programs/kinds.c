@@ -5,10 +5,12 @@
  *     kinds own            a thread on the program's own memory, and one that is cancelled
  *     kinds cpu            150 ms of CPU time in short pieces, as much in one, and next to none
  *     kinds mixed BYTES    many short threads of two kinds in turns; one of `varied` uses BYTES
+ *     kinds say            threads that say what they are for, by attributes and by SCHED_HEDDLE
  *     kinds end HOW        a thread that never ends, and an end by return, _exit, exec, kill
  */
 #define _GNU_SOURCE
 #include <alloca.h>
+#include <heddle/pthread_np.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -170,6 +172,83 @@ static int mixed(void)
 	return 0;
 }
 
+static const struct heddle_attributes gas = {
+	.size_bytes = sizeof(gas),
+	.thread_class = HEDDLE_TIME_CRITICAL,
+	.priority = 20,
+	.group = HEDDLE_GROUP_URGENT,
+	.category = HEDDLE_CATEGORY_EVENT,
+	.role = "gas detection",
+};
+
+static void check(int is_right, const char *what)
+{
+	if (!is_right) {
+		fprintf(stderr, "%s\n", what);
+		exit(1);
+	}
+}
+
+static void *spoken(void *argument)
+{
+	struct heddle_attributes read = {.size_bytes = sizeof(read)}, wrong = gas;
+
+	wrong.priority = 100;
+	check(pthread_setattributes_np(pthread_self(), &wrong) == EINVAL, "a priority of 100");
+	check(pthread_setattributes_np(pthread_self(), &gas) == 0, "pthread_setattributes_np");
+	/* A rule for the name says less than the program. */
+	pthread_setname_np(pthread_self(), "sensor/2");
+	check(pthread_getattributes_np(pthread_self(), &read) == 0, "pthread_getattributes_np");
+	check(memcmp(&read, &gas, sizeof(gas)) == 0, "what was said");
+	return argument;
+}
+
+static void check_policy(int expected, int priority)
+{
+	struct sched_param param;
+	int policy;
+
+	check(pthread_getschedparam(pthread_self(), &policy, &param) == 0, "getschedparam");
+	check(policy == expected && param.sched_priority == priority, "policy and priority");
+}
+
+static void *asked(void *argument)
+{
+	check_policy(SCHED_HEDDLE, 40);
+	return argument;
+}
+
+static void *changed(void *argument)
+{
+	const struct sched_param none = {0}, some = {.sched_priority = 7};
+
+	check(pthread_setschedparam(pthread_self(), SCHED_HEDDLE, &some) == 0, "SCHED_HEDDLE");
+	check_policy(SCHED_HEDDLE, 7);
+	check(pthread_setschedparam(pthread_self(), SCHED_OTHER, &none) == 0, "SCHED_OTHER");
+	check_policy(SCHED_OTHER, 0);
+	check(pthread_setschedparam(pthread_self(), SCHED_HEDDLE, &some) == 0, "again");
+	return argument;
+}
+
+static int say(void)
+{
+	const struct sched_param param = {.sched_priority = 40};
+	pthread_attr_t attributes;
+	pthread_t thread;
+
+	one(spoken, NULL);
+	pthread_attr_init(&attributes);
+	pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
+	check(pthread_attr_setschedpolicy(&attributes, SCHED_HEDDLE) == 0, "in attributes");
+	check(pthread_attr_setschedparam(&attributes, &param) == 0, "its priority");
+	check(pthread_create(&thread, &attributes, asked, NULL) == 0, "a thread");
+	pthread_join(thread, NULL);
+	one(changed, NULL);
+	check(pthread_setattributes_np(pthread_self(), &gas) == 0, "the main thread");
+	puts("said");
+	return 0;
+}
+
 static long used_ns(void)
 {
 	struct timespec used;
@@ -253,6 +332,8 @@ int main(int count, char **words)
 	}
 	if (strcmp(mode, "own") == 0)
 		return own();
+	if (strcmp(mode, "say") == 0)
+		return say();
 	if (strcmp(mode, "cpu") == 0)
 		return cpu();
 	may_go = 1;
