@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use super::CLASS_BYTES;
 use crate::control::Control;
 use crate::sys::memory::PAGE;
-use crate::sys::signals::Interrupted;
+use crate::sys::signals::{self, Interrupted};
 use crate::{full, sched};
 
 /// A frame that is larger makes a fault that looks like any other.
@@ -62,8 +62,8 @@ pub(crate) fn install_handler() -> io::Result<()> {
 
 // A handler of the program may end its thread, by an unwind through this frame.
 extern "C-unwind" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the kernel passes a valid siginfo.
-    let address = unsafe { (*info).si_addr() } as usize;
+    // SAFETY: the kernel passes a valid siginfo; or somebody sent one, which says no address.
+    let (address, is_sent) = unsafe { ((*info).si_addr() as usize, (*info).si_code <= 0) };
     let running = match sched::worker() {
         // SAFETY: null or a slot of the slab.
         Some(worker) => unsafe { worker.current.load(Relaxed).as_ref() },
@@ -72,17 +72,17 @@ extern "C-unwind" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: 
     if full::me().is_some() && is_programs(info, context) {
         return;
     }
-    if let Some(thread) = running {
+    if let Some(thread) = running.filter(|_| !is_sent) {
         // SAFETY: the kernel passes a valid context.
         let pointer = unsafe { Interrupted::of(context) }.sp();
         if is_overflow(thread.stack.get() as usize, address, pointer) {
             report(thread);
-            return die_by(signal);
+            return die_by(signal, None);
         }
     }
     // SAFETY: `install_handler` stored a valid action.
     let before = unsafe { *BEFORE.load(Relaxed) };
-    pass_on(&before, signal, info, context);
+    pass_on(&before, signal, info, context, is_sent);
 }
 
 /// Whether a fault at `address`, with this stack pointer, is the end of the stack whose guard page
@@ -117,13 +117,17 @@ fn report(thread: &'static Control) {
     unsafe { libc::write(2, text.bytes.as_ptr().cast(), text.length) };
 }
 
-/// Restores the default action; the fault happens again at once and kills the process.
-fn die_by(signal: i32) {
+/// Restores the default action; the fault happens again at once and kills the process. One that was
+/// sent does not by itself.
+fn die_by(signal: i32, sent: Option<*mut libc::siginfo_t>) {
     // SAFETY: async-signal-safe calls.
     unsafe {
         let mut action: libc::sigaction = core::mem::zeroed();
         action.sa_sigaction = libc::SIG_DFL;
         libc::sigaction(signal, &action, core::ptr::null_mut());
+    }
+    if let Some(info) = sent {
+        signals::send_again(signal, info);
     }
 }
 
@@ -133,11 +137,12 @@ fn pass_on(
     signal: i32,
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
+    is_sent: bool,
 ) {
     type Full = extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void);
     type Plain = extern "C" fn(i32);
     match before.sa_sigaction {
-        libc::SIG_DFL => die_by(signal),
+        libc::SIG_DFL => die_by(signal, is_sent.then_some(info)),
         libc::SIG_IGN => {}
         handler if before.sa_flags & libc::SA_SIGINFO != 0 => {
             // SAFETY: a handler installed with SA_SIGINFO has this signature.

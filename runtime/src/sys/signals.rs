@@ -225,6 +225,15 @@ pub(crate) fn send_marked(tid: i32, signal: i32) {
     unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, signal, &raw const info) };
 }
 
+/// Sends a signal that came from somebody to the calling kernel thread once more, as it came.
+pub(crate) fn send_again(signal: i32, info: *mut libc::siginfo_t) {
+    // SAFETY: the kernel's own siginfo; a thread may say anything to itself.
+    unsafe {
+        let (pid, tid) = (libc::getpid(), libc::syscall(libc::SYS_gettid));
+        libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, signal, info);
+    }
+}
+
 /// Lets the calling kernel thread be interrupted by `signal`.
 pub(crate) fn unblock(signal: i32) {
     // SAFETY: plain libc calls on a local set.
