@@ -1,42 +1,24 @@
-//! System calls that never sleep, made without the C library.
+//! System calls that never sleep, made by number.
 //!
-//! Its functions of these names are points where the calling kernel thread may be cancelled. A
-//! worker is never cancelled, and a full thread's cancellation is this library's own business
-//! (`threads/cancel.rs`); entering and leaving such a point costs two atomic exchanges per call.
+//! The C library's functions of these names are points where the calling kernel thread may be
+//! cancelled. A worker is never cancelled, and a full thread's cancellation is this library's own
+//! business (`threads/cancel.rs`); entering and leaving such a point costs two atomic exchanges per
+//! call.
 //!
 //! Invariant: shapes, results and `errno` are those of the C library's functions.
 //!
 //! # Safety
 //! For all functions of this file: as for the C library's function of the same name.
 
-use core::arch::asm;
 use core::ffi::{c_int, c_long, c_void};
 
 use libc::{epoll_event, iovec, msghdr, nfds_t, off_t, pollfd, sockaddr, socklen_t};
 
-use crate::errno;
-
 /// The result of a call, or -1 and `errno`.
 #[inline(always)]
 unsafe fn call(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> isize {
-    let result: isize;
-    // SAFETY: the kernel's convention for x86-64, the only machine of this library: it keeps all
-    // registers but these. That the arguments are right is the caller's promise.
-    unsafe {
-        asm!(
-            "syscall",
-            inlateout("rax") number as isize => result,
-            in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") f,
-            out("rcx") _, out("r11") _,
-            options(nostack),
-        );
-    }
-    // The kernel's errors are its last 4095 numbers.
-    if (-4095..0).contains(&result) {
-        errno::set(-result as c_int);
-        return -1;
-    }
-    result
+    // SAFETY: the caller's promise.
+    unsafe { libc::syscall(number, a, b, c, d, e, f) as isize }
 }
 
 pub unsafe fn recvfrom(
