@@ -60,6 +60,7 @@ struct ProcessObject<'a> {
 struct KindObject<'a> {
     key: Option<&'a str>,
     start: Option<&'a str>,
+    species: Option<&'a str>,
     place: &'a str,
     module: &'a str,
     site: Option<&'a str>,
@@ -94,6 +95,7 @@ impl<'a> From<&'a Kind> for KindObject<'a> {
         KindObject {
             key: Some(kind.key.as_str()).filter(|key| !key.is_empty()),
             start: kind.start.as_deref(),
+            species: kind.species,
             place: &kind.place,
             module: &kind.module,
             site: kind.site.as_deref(),

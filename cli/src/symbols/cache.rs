@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use super::trampoline::Trampoline;
 
 /// Changes with what is searched for, so that older findings are not believed.
-const VERSION: &str = "heddle trampolines 2";
+const VERSION: &str = "heddle trampolines 3";
 const WORDS: [(Trampoline, &str); 3] = [
     (Trampoline::FirstWord, "first"),
     (Trampoline::SecondWord, "second"),
@@ -77,7 +77,7 @@ mod tests {
         let found = [(0x1a2b, Trampoline::Name), (7, Trampoline::FirstWord)];
         assert_eq!(parse(&render(&found)), Some(found.to_vec()));
         assert_eq!(parse(&render(&[])), Some(Vec::new()));
-        for text in ["", "x\n", "heddle trampolines 2\n1 none\n", "heddle trampolines 2\nzz name\n"]
+        for text in ["", "x\n", "heddle trampolines 3\n1 none\n", "heddle trampolines 3\nzz name\n"]
         {
             assert_eq!(parse(text), None, "{text:?}");
         }

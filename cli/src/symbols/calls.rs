@@ -4,7 +4,7 @@
 //! library's own entry for pthread_create, shortly after an instruction that loads the address of
 //! a function into the third argument's register. Other machines than x86-64 give nothing.
 
-use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget, SectionKind};
+use object::{Object, ObjectKind, ObjectSection, ObjectSymbol, RelocationTarget, SectionKind};
 
 use super::image::Image;
 
@@ -41,6 +41,7 @@ pub fn started(image: &Image) -> Vec<u64> {
     if image.head.machine != object::elf::EM_X86_64.0 {
         return found;
     }
+    let is_fixed = object.kind() == ObjectKind::Executable;
     let slots = slots(&object);
     let sections = object.sections().filter(|section| section.kind() == SectionKind::Text);
     let code: Vec<_> = sections
@@ -50,7 +51,7 @@ pub fn started(image: &Image) -> Vec<u64> {
     for section in &code {
         let mut index = 0;
         while let Some(call) = next_call(section, index, &slots, &stubs) {
-            if let Some(start) = argument(section, call, &code)
+            if let Some(start) = argument(section, call, &code, is_fixed)
                 && !found.contains(&start)
             {
                 found.push(start);
@@ -119,14 +120,22 @@ fn next_call(section: &Code<'_>, from: usize, slots: &[u64], stubs: &[u64]) -> O
     None
 }
 
-/// The function that the last `lea rdx, [rip + ...]` before the call loads.
-fn argument(section: &Code<'_>, call: usize, code: &[Code<'_>]) -> Option<u64> {
+/// The function that the last `lea rdx, [rip + ...]` before the call loads, or, in a program with a
+/// fixed place in memory, the last `mov edx, ...`.
+fn argument(section: &Code<'_>, call: usize, code: &[Code<'_>], is_fixed: bool) -> Option<u64> {
     let first = call.saturating_sub(BACK_BYTES_MAX);
     let before = &section.bytes[first..call];
-    let lea = before.windows(3).rposition(|window| window == [0x48, 0x8d, 0x15])?;
-    let target = section.target(first + lea + 3)?;
-    let is_code = |it: &Code<'_>| target.wrapping_sub(it.address) < it.bytes.len() as u64;
-    code.iter().any(is_code).then_some(target)
+    let is_code =
+        |target: u64| code.iter().any(|it| target.wrapping_sub(it.address) < it.bytes.len() as u64);
+    let loaded = |at: usize| match &before[at..] {
+        [0x48, 0x8d, 0x15, ..] => section.target(first + at + 3),
+        // Its one byte is part of other instructions, too: only with a function's address.
+        [0xba, a, b, c, d, ..] if is_fixed => {
+            Some(u32::from_le_bytes([*a, *b, *c, *d]).into()).filter(|&target| is_code(target))
+        }
+        _ => None,
+    };
+    (0..before.len()).rev().find_map(loaded).filter(|&target| is_code(target))
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ impl Kind {
 
     /// Whether a word is in what tells people what these threads are.
     pub fn tells(&self, word: &str) -> bool {
-        ["start", "name", "role"].iter().any(|field| self.text(field).contains(word))
+        ["start", "species", "name", "role"].iter().any(|field| self.text(field).contains(word))
     }
 }
 
