@@ -45,6 +45,10 @@ mod full {
     pub fn pin() -> Pin {
         Pin
     }
+
+    pub fn pinned_already() -> Pin {
+        Pin
+    }
 }
 
 mod error {
