@@ -36,7 +36,7 @@ WORDS = [
 CLASSES = 6
 KINDS = ["free", "light", "full", "kernel thread", "worker"]
 FULL, KERNEL_THREAD = 2, 3
-OWN_TLS, CLASS_SHIFT = 8, 4
+OWN_TLS, CLASS_SHIFT, CLASS_MASK = 8, 4, 7
 STATES = {1: "new", 2: "ready", 4: "parked", 5: "EV_WAIT", 6: "finished"}
 JOIN, ADDRESS = 5, 7
 WAITS = {
@@ -157,7 +157,7 @@ class Thread:
         layout, flags = self.layout, at(self.layout.control_flags, 1)
         if not layout.name or not flags & OWN_TLS:
             return 0
-        top = at(layout.control_stack) + layout.classes[flags >> CLASS_SHIFT]
+        top = at(layout.control_stack) + layout.classes[flags >> CLASS_SHIFT & CLASS_MASK]
         pointer = top - self.slot % layout.colours * layout.line - layout.above
         return word((pointer + layout.distance) % 2**64)
 

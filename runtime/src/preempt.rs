@@ -52,9 +52,11 @@ pub(crate) const SIGNAL: i32 = libc::SIGURG;
 /// Bytes of stack that the handler and what it calls use besides the kernel's frame.
 const HANDLER_BYTES: usize = 4 << 10;
 
+/// Texts that are guarded at most.
+const TEXTS: usize = 8;
 /// Texts inside which no thread is left: from and to; none where the end is 0.
-static GUARDED: [(AtomicUsize, AtomicUsize); 4] =
-    [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; 4];
+static GUARDED: [(AtomicUsize, AtomicUsize); TEXTS] =
+    [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; TEXTS];
 
 /// Why there is no preemption here, if so.
 pub(crate) fn missing() -> Option<&'static str> {
@@ -82,9 +84,12 @@ pub(crate) fn stack_bytes() -> usize {
     signals::frame_bytes() + HANDLER_BYTES
 }
 
-/// Lets no thread be left while it is in `[low, high)`. One kernel thread at a time calls it; those
-/// of more than four calls are not guarded.
+/// Lets no thread be left while it is in `[low, high)`. One kernel thread at a time calls it; there
+/// is no room for more than eight.
 pub fn guard_text(low: usize, high: usize) {
+    if is_guarded(low) {
+        return;
+    }
     let Some((start, end)) = GUARDED.iter().find(|(_, end)| end.load(Relaxed) == 0) else { return };
     start.store(low, Relaxed);
     // ORDER: Release, so that who sees the end sees the beginning.

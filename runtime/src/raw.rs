@@ -308,11 +308,26 @@ pub fn idle<T>(wait: impl FnOnce() -> T) -> T {
     wait()
 }
 
+/// Makes the table and the slab, without which no thread can wait. For a process whose allocator
+/// may wait in the runtime: before there are several threads.
+///
+/// # Errors
+/// When there is no memory for them, or no permission.
+pub use crate::runtime::prepare as prepare_waits;
+
+/// On each kernel thread that gets a control block, by its first wait mostly, `arrange` is called,
+/// which has to see to it that the thread calls [`end_kernel_thread`] when it ends. For a process
+/// whose allocator may wait in the runtime: std's way allocates. Once, before the first wait.
+pub use crate::sched::arrange_end;
+
+/// The calling kernel thread ends, or takes up a new control block if it waits again.
+pub use crate::sched::end_kernel_thread;
+
 /// Whether there may be full threads: from shortly before the first one is made.
 pub use crate::full::exist as full_threads_exist;
 
 /// Lets no full thread be preempted while it is in `[low, high)`: the text of a library around the
-/// runtime. Four ranges in a process, the C library's and the loader's among them.
+/// runtime. Eight ranges in a process, the C library's and the loader's among them.
 pub use crate::preempt::guard_text;
 
 /// The bounds of the segment of a loaded object that has this address.

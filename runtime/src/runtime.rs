@@ -98,7 +98,7 @@ pub(crate) fn try_get_or_start() -> io::Result<&'static Runtime> {
 
 /// Makes the table and the slab, without which no thread can have a control block; no kernel
 /// thread is started, so a program may still fork.
-pub(crate) fn prepare() -> io::Result<()> {
+pub fn prepare() -> io::Result<()> {
     if control::is_reserved() {
         return Ok(());
     }

@@ -12,6 +12,7 @@ use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::fence;
 use std::io;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use heddle_record::{Class, Fields, Group, Kind as RecordKind, Record, State};
@@ -87,23 +88,48 @@ fn current_kernel() -> &'static Control {
     control.group.store(Group::Normal as u8, Relaxed);
     publish_kernel_record(control);
     KERNEL.set(Some(control));
-    // Fails only while the kernel thread's locals are being destroyed: the slot then stays taken.
-    let _ = KERNEL_GUARD.try_with(|_| ());
+    match ARRANGE_END.get() {
+        Some(arrange) => arrange(),
+        // Fails only while the kernel thread's locals are being destroyed: the slot stays taken.
+        None => drop(KERNEL_GUARD.try_with(|_| ())),
+    }
     control
+}
+
+/// Sees to it that [`end_kernel_thread`] is called as the calling kernel thread ends, if std's way,
+/// which allocates, will not do.
+static ARRANGE_END: OnceLock<fn()> = OnceLock::new();
+
+/// `arrange` is called on each kernel thread that gets a control block. Once, before the first.
+pub fn arrange_end(arrange: fn()) {
+    let _ = ARRANGE_END.set(arrange);
+}
+
+/// Gives up the control block of the calling kernel thread, if it has one.
+pub fn end_kernel_thread() {
+    if let Some(control) = KERNEL.get() {
+        // Here, for they need not be Send; and while their destructors can still ask who they
+        // run on.
+        thread::local::destroy(control);
+        KERNEL.set(None);
+        release(control);
+    }
 }
 
 fn publish_kernel_record(control: &Control) {
     let record = control.record();
-    let name = std::thread::current().name().map_or(0, crate::table::intern);
+    let tid = task::tid();
+    // std's name of a thread is not asked for: that may allocate, and the caller be the allocator.
+    let name = if tid == std::process::id() as i32 { c"main".into() } else { task::name() };
     record.publish(&Fields {
         generation: record.generation().wrapping_add(1),
-        tid: task::tid(),
+        tid,
         state: State::Ready,
         kind: RecordKind::KernelThread,
         class: Class::Lazy,
         group: Group::Normal,
         created_ns: clock::now_ns(),
-        name,
+        name: name.to_str().map_or(0, crate::table::intern),
         ..Fields::default()
     });
 }
@@ -112,13 +138,7 @@ struct KernelGuard;
 
 impl Drop for KernelGuard {
     fn drop(&mut self) {
-        if let Some(control) = KERNEL.get() {
-            // Here, for they need not be Send; and while their destructors can still ask who
-            // they run on.
-            thread::local::destroy(control);
-            KERNEL.set(None);
-            release(control);
-        }
+        end_kernel_thread();
     }
 }
 

@@ -13,6 +13,8 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use heddle::raw;
 
+use crate::real;
+
 /// The library's file name, as `LD_PRELOAD` ends with it.
 const FILE_NAME: &[u8] = b"libheddle-user.so";
 /// How `heddle run` says how many workers there are to be.
@@ -27,16 +29,20 @@ pub fn workers() -> Option<usize> {
 }
 
 /// Where the code lies in whose middle no thread is left, besides what the runtime guards itself:
-/// this library's, for it holds locks of its own; and that of a library that has taken `malloc`
-/// over, for a new worker's storage comes from there. A program that has it built in does not
-/// count: its threads could be left nowhere.
-pub fn guarded_texts() -> impl Iterator<Item = (usize, usize)> {
-    let c_library = raw::text_of(libc::gnu_get_libc_version as *const () as usize);
+/// this library's, and what its calls run through, for it holds locks of its own and takes steps
+/// that nothing may come between; and that of a library that has taken `malloc` over, for a new
+/// worker's storage comes from there. A program that has it built in does not count: its threads
+/// could be left nowhere.
+pub fn guarded_texts() -> Vec<(usize, usize)> {
     // SAFETY: an address, or 0.
     let program = raw::text_of(unsafe { libc::getauxval(libc::AT_ENTRY) } as usize);
-    let allocator = raw::text_of(libc::malloc as *const () as usize);
-    let allocator = allocator.filter(|&text| Some(text) != c_library && Some(text) != program);
-    [own_text(), allocator].into_iter().flatten()
+    let mut texts = real::texts();
+    texts.extend(own_text());
+    texts.extend(raw::text_of(libc::malloc as *const () as usize));
+    texts.retain(|&text| Some(text) != program);
+    texts.sort_unstable();
+    texts.dedup();
+    texts
 }
 
 /// Where this library's code lies.

@@ -59,6 +59,26 @@ extern "C" fn heddle_user_find_real(place: *const AtomicPtr<c_void>) {
     unsafe { find(place.offset_from(first) as usize) };
 }
 
+/// Where the code lies that calls from here run before they reach the kernel: of the C library, and
+/// of whatever library has put itself before it (libheddle-preload has).
+pub fn texts() -> Vec<(usize, usize)> {
+    let mut texts: Vec<(usize, usize)> = Vec::new();
+    let (names, real) = (&raw const NAMES, &raw const REAL);
+    for index in 0.. {
+        // SAFETY: the names end with null; both have an entry for each name.
+        let address = unsafe {
+            if (*names.cast::<*const c_char>().add(index)).is_null() {
+                return texts;
+            }
+            (*real.cast::<AtomicPtr<c_void>>().add(index)).load(Relaxed) as usize
+        };
+        if !texts.iter().any(|&(low, high)| (low..high).contains(&address)) {
+            texts.extend(heddle::raw::text_of(address));
+        }
+    }
+    texts
+}
+
 extern "C" fn at_load() {
     let names = (&raw const NAMES).cast::<*const c_char>();
     for index in 0.. {

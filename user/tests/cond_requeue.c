@@ -5,11 +5,9 @@
  * and inheriting mutexes.
  */
 #define _GNU_SOURCE
-#include "check.h"
-#include <sys/mman.h>
+#include "own_stack.h"
 
 enum { THREADS = 40, ROUNDS = 60, KINDS = 4 };
-#define STACK (128 << 10)
 
 static struct {
 	pthread_mutex_t mutex;
@@ -70,20 +68,11 @@ static void prepare(int kind)
 	CHECK_EQ(pthread_cond_init(&it[kind].all_here, NULL), 0);
 }
 
-/* A thread with a stack of the program's own is a kernel thread everywhere. */
+/* One in five is a kernel thread everywhere. */
 static pthread_t start(int number)
 {
-	pthread_attr_t attr;
-	CHECK_EQ(pthread_attr_init(&attr), 0);
-	if (number % 5 == 4) {
-		void *stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-				   0);
-		CHECK(stack != MAP_FAILED);
-		CHECK_EQ(pthread_attr_setstack(&attr, stack, STACK), 0);
-	}
-	pthread_t thread;
-	CHECK_EQ(pthread_create(&thread, &attr, waits, (void *)(intptr_t)number), 0);
-	return thread;
+	void *arg = (void *)(intptr_t)number;
+	return number % 5 == 4 ? start_on_own_stack(waits, arg) : start_thread(waits, arg);
 }
 
 static void lead(int kind, int round)

@@ -4,12 +4,10 @@
  * A thread with a stack of the program's own is a kernel thread everywhere.
  */
 #define _GNU_SOURCE
-#include "check.h"
-#include <sys/mman.h>
+#include "own_stack.h"
 
 #define EACH 6
 #define ROUNDS 3000
-#define STACK (256 << 10)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t recursive = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
@@ -117,18 +115,8 @@ static void *meets(void *arg)
 /* Half of them are kernel threads. */
 static int start_both(pthread_t *threads, void *(*start)(void *))
 {
-	for (int i = 0; i < EACH; i++) {
-		pthread_attr_t attr;
-		CHECK_EQ(pthread_attr_init(&attr), 0);
-		if (i % 2) {
-			void *stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE,
-					   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-			CHECK(stack != MAP_FAILED);
-			CHECK_EQ(pthread_attr_setstack(&attr, stack, STACK), 0);
-		}
-		CHECK_EQ(pthread_create(&threads[i], &attr, start, NULL), 0);
-		pthread_attr_destroy(&attr);
-	}
+	for (int i = 0; i < EACH; i++)
+		threads[i] = i % 2 ? start_on_own_stack(start, NULL) : start_thread(start, NULL);
 	return EACH;
 }
 

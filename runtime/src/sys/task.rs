@@ -1,6 +1,6 @@
 //! The kernel thread below a worker: its id, its signals, its alternate stack, its %gs base.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::io::{self, Write};
 
 use rustix::fs::{Mode, OFlags};
@@ -8,6 +8,11 @@ use rustix::fs::{Mode, OFlags};
 /// Kernel thread id of the caller.
 pub(crate) fn tid() -> i32 {
     rustix::thread::gettid().as_raw_nonzero().get()
+}
+
+/// The caller's name, as the kernel knows it; empty where it does not tell.
+pub(crate) fn name() -> CString {
+    rustix::thread::name().unwrap_or_default()
 }
 
 /// Points %gs at `base`, so that compiled polls can test the worker's poll word as `%gs:0`.

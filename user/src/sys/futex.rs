@@ -34,7 +34,7 @@ type Result = core::result::Result<c_long, c_int>;
 pub fn call(call: &Call) -> Option<Result> {
     let flags = libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME;
     let is_private = call.operation & libc::FUTEX_PRIVATE_FLAG != 0;
-    if !is_private || !crate::threads::fork::is_started() {
+    if !is_private || !crate::threads::fork::are_several() {
         return None;
     }
     let any = raw::ANY;

@@ -74,6 +74,7 @@ pub unsafe fn make(
 ) -> c_int {
     // SAFETY: null or the caller's attributes.
     let wanted = unsafe { Wanted::of(attr) };
+    fork::will_be_several();
     if !wanted.needs_kernel_thread && fork::may_create() {
         // SAFETY: the caller's place, function and argument.
         match errno::kept(|| unsafe { create(thread, &wanted, (start, argument), origin) }) {
@@ -82,11 +83,24 @@ pub unsafe fn make(
             Err(error) => report_refusal(&error),
         }
     }
+    errno::kept(prepare);
     // SAFETY: as the caller promises.
     unsafe {
         account::create_kernel_thread(thread, attr, (start, argument), origin)
             .unwrap_or_else(|| real::pthread_create(thread, attr, start, argument))
     }
+}
+
+/// Makes what waits stand on, while there is one thread: it takes memory, and a thread that waits
+/// may be in the middle of the allocator.
+fn prepare() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // Before the runtime's table takes the process's name.
+        account::begin(environment::own_text());
+        // Refused: whoever waits says why.
+        let _ = raw::prepare_waits();
+    });
 }
 
 /// Starts the runtime as the run asks for it. Where that fails, making a thread says why.
@@ -97,9 +111,10 @@ fn start_runtime() -> Result<(), &'static str> {
     static STARTED: OnceLock<Result<(), &'static str>> = OnceLock::new();
     *STARTED.get_or_init(|| {
         layout::check()?;
-        environment::guarded_texts().for_each(|(low, high)| raw::guard_text(low, high));
-        // Before the runtime's table takes the process's name.
-        account::begin(environment::own_text());
+        for (low, high) in environment::guarded_texts() {
+            raw::guard_text(low, high);
+        }
+        prepare();
         raw::on_call(signals::answer);
         raw::on_fault(signals::alternate::on_fault);
         process::start();

@@ -17,6 +17,8 @@ static CHILD: AtomicPtr<Pthread> = AtomicPtr::new(core::ptr::null_mut());
 static NO_MORE: AtomicBool = AtomicBool::new(false);
 /// Full threads were made.
 static MADE: AtomicBool = AtomicBool::new(false);
+/// Threads were made, of whatever kind.
+static ARE_SEVERAL: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn register() {
     // SAFETY: the handler only stores.
@@ -51,9 +53,15 @@ pub fn is_child_of(me: &Pthread) -> bool {
     core::ptr::eq(CHILD.load(Relaxed), me)
 }
 
-/// Whether the program has made threads.
-pub fn is_started() -> bool {
-    MADE.load(Relaxed)
+/// Whether the program has made threads. The first may be a kernel thread: what it waits in is what
+/// those who come later wake.
+pub fn are_several() -> bool {
+    ARE_SEVERAL.load(Relaxed)
+}
+
+/// The program is about to make a thread.
+pub fn will_be_several() {
+    ARE_SEVERAL.store(true, Relaxed);
 }
 
 /// Whether full threads can be made in this process; notes that they will be.

@@ -22,6 +22,7 @@ pub mod end;
 pub mod fork;
 pub mod identity;
 mod join;
+mod kernel;
 pub mod own;
 mod registry;
 pub mod said;
