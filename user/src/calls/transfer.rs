@@ -87,12 +87,17 @@ impl Transfer {
         }
     }
 
+    /// Whether it is what sockets have calls for, and may be of one.
+    fn may_be_of_socket(self, parts: Parts) -> bool {
+        let is_plain = parts.is_own && parts.count == 1 && self.offset == HERE && self.flags == 0;
+        is_plain && sockets::may_be(self.fd)
+    }
+
     /// As [`Transfer::attempt`], if it is a plain one of a socket: those have calls of their own,
     /// which take an eighth less time.
     fn attempt_socket(self, parts: Parts) -> Option<isize> {
-        let Transfer { fd, direction, offset, flags } = self;
-        if !parts.is_own || parts.count != 1 || offset != HERE || flags != 0 || !sockets::may_be(fd)
-        {
+        let Transfer { fd, direction, .. } = self;
+        if !self.may_be_of_socket(parts) {
             return None;
         }
         // SAFETY: a part of this library's.
@@ -133,6 +138,17 @@ impl Transfer {
                 Err(Stop::Error(libc::EOPNOTSUPP | libc::ENOSYS)) => {
                     return self.without_try(parts);
                 }
+                other => return other,
+            }
+        }
+    }
+
+    /// More of a disk's file.
+    fn more_of_disk(self, parts: Parts) -> Result<isize> {
+        loop {
+            match checked(self.attempt(parts)) {
+                Err(Stop::Error(libc::EINTR)) => {}
+                Err(Stop::Error(libc::EAGAIN)) => return disk::transfer(self, parts),
                 other => return other,
             }
         }
@@ -180,22 +196,39 @@ pub fn read(fd: c_int, parts: Parts, offset: off_t, flags: c_int) -> Result<isiz
     if offset == HERE {
         turns::before_receive();
     }
-    Transfer { fd, direction: Direction::Read, offset, flags }.once(parts)
+    let transfer = Transfer { fd, direction: Direction::Read, offset, flags };
+    let first = transfer.once(parts)?;
+    let is_all = first == 0 || flags & libc::RWF_NOWAIT != 0 || first as usize >= total(parts);
+    if is_all || transfer.may_be_of_socket(parts) || !disk::is_disk(fd) {
+        return Ok(first);
+    }
+    // The try gives what lies in memory up to the first gap; a read ends at the file's end only.
+    // Where there is no such call, the first was a plain one, and this ends at once.
+    Ok(go_on(transfer, parts, first, Transfer::more_of_disk))
 }
 
 /// `write` and its relatives: a blocking descriptor takes everything.
 pub fn write(fd: c_int, parts: Parts, offset: off_t, flags: c_int) -> Result<isize> {
     let transfer = Transfer { fd, direction: Direction::Write, offset, flags };
     let first = transfer.once(parts).inspect_err(signal::broken_pipe)?;
-    if first == 0 || first as usize >= total(parts) || is_nonblocking(fd) {
+    if first == 0 || first as usize >= total(parts) {
         return Ok(first);
     }
-    Ok(write_rest(transfer, parts, first))
+    // A disk takes no notice of that mode.
+    if is_nonblocking(fd) && !disk::is_disk(fd) {
+        return Ok(first);
+    }
+    Ok(go_on(transfer, parts, first, Transfer::once))
 }
 
-/// Goes on with a write of which the kernel took a part.
+/// Goes on with a transfer of which the kernel made a part.
 #[cold]
-fn write_rest(transfer: Transfer, parts: Parts, first: isize) -> isize {
+fn go_on(
+    transfer: Transfer,
+    parts: Parts,
+    first: isize,
+    more: fn(Transfer, Parts) -> Result<isize>,
+) -> isize {
     let (wanted, mut done) = (total(parts), first as usize);
     // SAFETY: the caller's parts; the kernel has looked at their count.
     let all = unsafe { core::slice::from_raw_parts(parts.first, parts.count as usize) };
@@ -206,9 +239,9 @@ fn write_rest(transfer: Transfer, parts: Parts, first: isize) -> isize {
             let place = if offset == HERE { HERE } else { offset + done as off_t };
             let (first, count) = (rest.as_ptr(), rest.len() as c_int);
             let rest = Parts { first, count, is_own: true };
-            Transfer { offset: place, ..transfer }.once(rest)
+            more(Transfer { offset: place, ..transfer }, rest)
         };
-        // What was written is told first; the error, or the request, comes with the next call.
+        // What was moved is told first; the error, or the request, comes with the next call.
         match step(&rest_of(all, done)) {
             Ok(count) if count > 0 => done += count as usize,
             _ => break,
