@@ -163,6 +163,8 @@ proptest! {
     ) {
         // A set that ends in a backslash, or a range over one, is broken differently everywhere.
         prop_assume!(!pattern.contains('\\') || !pattern.contains('['));
+        // glibc lets nothing match what ends in the middle of a range; POSIX has it literally.
+        prop_assume!(!pattern.ends_with('-') || !pattern.contains('['));
         let ours = Pattern::new(&pattern).expect("a pattern").matches(&text);
         prop_assert_eq!(ours, fnmatch(&pattern, &text), "{} {}", pattern, text);
     }
