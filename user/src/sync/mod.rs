@@ -50,13 +50,14 @@ pub unsafe fn wait_called(
         // SAFETY: by 1.
         return unsafe { raw::futex_wait(word, expected, until, manner) };
     }
+    // A call that can't be answered now does not end the wait. Not asked by whether there is one:
+    // it may come at any moment.
+    let manner = Manner { is_cancellable: signals::are_answered(), ..manner };
     let mut has_waited = false;
     loop {
         if raw::is_called() && signals::called() == Ran::Interrupting && has_waited && !go_on {
             return Ended::Cancelled;
         }
-        // A call that can't be answered now does not end the wait.
-        let manner = Manner { is_cancellable: !raw::is_called(), ..manner };
         let was_enabled = raw::set_cancellable(false);
         // SAFETY: by 1.
         let ended = unsafe { raw::futex_wait(word, expected, until, manner) };

@@ -438,6 +438,11 @@ pub fn called() -> Ran {
     deliver(me)
 }
 
+/// Whether calls of the calling full thread are answered by [`called`].
+pub fn are_answered() -> bool {
+    this().is_some_and(|me| !me.signals.masked.get())
+}
+
 /// As [`answer`], if the caller is a full thread that was called. For calls in which a thread may
 /// spend all of its time, and where nothing interrupts it.
 pub fn answer_if_called() {
