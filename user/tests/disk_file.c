@@ -17,43 +17,6 @@ static void fill(char *bytes, int seed)
 		bytes[i] = (char)(i * 7 + seed);
 }
 
-static ssize_t read_all(int fd, char *in, int way)
-{
-	struct iovec parts[2] = { { in, 5000 }, { in + 5000, BYTES - 5000 } };
-
-	switch (way) {
-	case 0:
-		return read(fd, in, BYTES);
-	case 1:
-		return pread(fd, in, BYTES, 0);
-	case 2:
-		return readv(fd, parts, 2);
-	default:
-		return preadv(fd, parts, 2, 0);
-	}
-}
-
-/* A read gives all that it is asked for, also of a file of which memory has its begin alone. */
-static void partly_in_memory(int way, int flags)
-{
-	static char in[BYTES], out[BYTES];
-	int fd = open(path, O_RDWR | flags);
-
-	CHECK(fd >= 0);
-	fill(out, way);
-	for (int at = 0; at < BYTES; at += 4096)
-		CHECK_EQ(pwrite(fd, out + at, 4096, at), 4096);
-	CHECK_EQ(fdatasync(fd), 0);
-	CHECK_EQ(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
-	CHECK_EQ(posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM), 0);
-	CHECK_EQ(pread(fd, in, 1, 0), 1);
-	CHECK_EQ(read_all(fd, in, way), BYTES);
-	CHECK_EQ(memcmp(in, out, BYTES), 0);
-	if (way % 2 == 0)
-		CHECK_EQ(read(fd, in, 1), 0);
-	close(fd);
-}
-
 static void round_trip(int flags, int seed)
 {
 	int fd = open(path, O_RDWR | flags);
@@ -91,10 +54,6 @@ static void *uses(void *arg)
 	round_trip(O_SYNC, 2);
 	round_trip(O_DIRECT, 3);
 	round_trip(O_NONBLOCK, 4);
-	for (int way = 0; way < 4; way++) {
-		partly_in_memory(way, 0);
-		partly_in_memory(way, O_NONBLOCK);
-	}
 	int fd = open(path, O_RDONLY);
 	char byte, *volatile nowhere = (char *)8;
 	CHECK_ERRNO(pread(fd, &byte, 1, -1), EINVAL);

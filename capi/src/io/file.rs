@@ -158,7 +158,16 @@ fn read(fd: c_int, parts: Parts, offset: off_t) -> Result<isize, Stop> {
     if caller() == Caller::Outside {
         return checked(parts.plain(fd, Direction::Read, offset));
     }
-    kept(|| transfer(fd, Direction::Read, parts, offset))
+    kept(|| {
+        let wanted = total(parts)?;
+        let first = transfer(fd, Direction::Read, parts, offset)?;
+        if first as usize >= wanted || first == 0 || kind_of(fd)? != FileKind::Disk {
+            return Ok(first);
+        }
+        // The first try gives what lies in memory up to the first gap; a disk's file is read to
+        // its end.
+        Ok(go_on(fd, Direction::Read, parts, offset, first))
+    })
 }
 
 /// `write` and its relatives: a blocking descriptor takes everything.
@@ -173,14 +182,15 @@ fn write(fd: c_int, parts: Parts, offset: off_t) -> Result<isize, Stop> {
         if first as usize >= wanted || first == 0 || is_nonblocking(fd) {
             return Ok(first);
         }
-        Ok(write_rest(fd, parts, offset, first, wanted))
+        Ok(go_on(fd, Direction::Write, parts, offset, first))
     })
 }
 
-fn write_rest(fd: c_int, parts: Parts, offset: off_t, first: isize, wanted: usize) -> isize {
+/// Goes on with a transfer of which `first` bytes, more than none and not all, are made.
+fn go_on(fd: c_int, direction: Direction, parts: Parts, offset: off_t, first: isize) -> isize {
     // SAFETY: the caller's parts; `total` has looked at their count.
     let all = unsafe { core::slice::from_raw_parts(parts.first, parts.count as usize) };
-    let mut done = first as usize;
+    let (mut done, wanted) = (first as usize, bytes_of(all));
     while done < wanted {
         let mut skip = done;
         let rest: Vec<iovec> = all
@@ -195,9 +205,9 @@ fn write_rest(fd: c_int, parts: Parts, offset: off_t, first: isize, wanted: usiz
             .collect();
         let rest = Parts { first: rest.as_ptr(), count: rest.len() as c_int };
         let place = if offset == HERE { HERE } else { offset + done as off_t };
-        match transfer(fd, Direction::Write, rest, place) {
+        match transfer(fd, direction, rest, place) {
             Ok(count) if count > 0 => done += count as usize,
-            // What was written is told first; the error, or the request, comes with the next call.
+            // What was moved is told first; the error, or the request, comes with the next call.
             _ => break,
         }
     }
@@ -212,8 +222,11 @@ fn total(parts: Parts) -> Result<usize, Stop> {
         return Ok(0);
     }
     // SAFETY: the caller's parts.
-    let all = unsafe { core::slice::from_raw_parts(parts.first, parts.count as usize) };
-    Ok(all.iter().fold(0, |sum: usize, part| sum.saturating_add(part.iov_len)).min(BYTES_MAX))
+    Ok(bytes_of(unsafe { core::slice::from_raw_parts(parts.first, parts.count as usize) }))
+}
+
+fn bytes_of(parts: &[iovec]) -> usize {
+    parts.iter().fold(0, |sum: usize, part| sum.saturating_add(part.iov_len)).min(BYTES_MAX)
 }
 
 /// `errno` stays as it was, whatever the tries left there; the error itself is in the result.
