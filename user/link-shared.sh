@@ -10,7 +10,7 @@
 # runtime and Rust's std included, is the C library's. All other symbols are hidden.
 #
 # The jumps keep every register, so they fit functions with any arguments. The addresses are looked
-# up together, when the first of them is called, see src/real.rs.
+# up when the library is loaded, one that is needed before by itself: see src/real.rs.
 #
 # For other machines than x86-64 there is no library: nothing is made, which is no error.
 set -eu

@@ -177,7 +177,7 @@ where
     let is_queued = POOL.queue(JobPointer { job: place.cast(), run: run_errand::<F, T> });
     drop(pin);
     if !is_queued {
-        return f_of(errand);
+        return run_here(errand);
     }
     // SAFETY: these fields are atomic; the others are the job's until it is done.
     let (tid, done) = unsafe { (&(*place).tid, &(*place).done) };
@@ -207,7 +207,7 @@ where
 }
 
 /// Runs it in place: better a worker that blocks than a call that fails.
-fn f_of<F: FnOnce() -> T, T>(errand: Errand<F, T>) -> T {
+fn run_here<F: FnOnce() -> T, T>(errand: Errand<F, T>) -> T {
     match errand.closure {
         Some(closure) => closure(),
         None => unreachable!("it was not run"),
@@ -240,6 +240,7 @@ where
     // A signal that was sent for another job comes here, in between.
     signals::unblock(io::interrupt::signal());
     let own = task::tid();
+    // ORDER: Release pairs with the Acquire in `interrupt`: by then the signal is let through.
     tid.store(own, Release);
     let result = closure.map(|closure| catch_unwind(AssertUnwindSafe(closure)));
     // ORDER: AcqRel: a signal that is being sent is sent by then.

@@ -13,8 +13,8 @@
 //!    thread had before the stint, so what was added too much is gone then.
 //!
 //! Cost: one reading of the counter and two stores where a full thread is on either side of a
-//! switch, 200 ns more for a stint of 50 us; nothing as long as nobody has asked for the account
-//! ([`begin`]). Without it CPU time is counted by ticks (`monitor.rs`).
+//! switch, 200 ns more for a stint of 50 us or longer; nothing as long as nobody has asked for the
+//! account ([`begin`]). Without it CPU time is counted by ticks (`monitor.rs`).
 //!
 //! Invariant: the sum of all stints and gaps of a worker is its kernel thread's CPU time, but for
 //! what was lost in stints shorter than [`LONG_NS`]: the kernel's scheduler seldom takes so little.
@@ -29,12 +29,11 @@ use crate::control::Control;
 use crate::full;
 use crate::sys::clock;
 
-/// At the end of a longer stint the kernel is asked: two hundredths of it, at most.
+/// At the end of a longer stint the kernel is asked, which takes a two hundredth of it at most.
 const LONG_NS: u64 = 50_000;
 /// How long the counter is compared with the clock before the account begins: right to a
 /// thousandth. The monitor makes it better.
 const COMPARED_NS: u64 = 100_000;
-
 /// Readings of both for one comparison.
 const TRIES: u32 = 4;
 

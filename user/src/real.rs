@@ -1,9 +1,12 @@
 //! The C library's own functions, as the rest of this library calls them.
 //!
 //! `link-shared.sh` sends every call of a taken name from in here through a table of addresses
-//! (`__wrap_NAME`), which is filled as a whole when the first of them is called. So the functions
-//! of the `libc` crate and of std are the real ones, without a word in the source. Those that may
-//! unwind, as the end of a kernel thread does, are declared here.
+//! (`__wrap_NAME`), which is filled when the library is loaded; a call that comes before that fills
+//! its own place. So the functions of the `libc` crate and of std are the real ones, without a word
+//! in the source. Those that may unwind, as the end of a kernel thread does, are declared here.
+//!
+//! Invariant: a place that was filled leads to the first library behind this one that has the name,
+//! or to [`absent`].
 
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::AtomicPtr;
@@ -50,8 +53,8 @@ unsafe fn find(index: usize) {
     }
 }
 
-/// Called by the jump that finds its place in the table empty. Only that one: looking for a name
-/// that the C library does not have allocates memory, and the caller may be the allocator.
+/// Called by the jump that finds its place in the table empty. It fills only that one: looking for
+/// a name that the C library does not have allocates memory, and the caller may be the allocator.
 #[unsafe(no_mangle)]
 extern "C" fn heddle_user_find_real(place: *const AtomicPtr<c_void>) {
     let first = (&raw const REAL).cast::<AtomicPtr<c_void>>();

@@ -3,10 +3,10 @@
 //! The plan of `heddle run`, what tells kinds apart, and the account itself are libheddle-preload's
 //! ([`host`]); here is what is remembered per kind, so that making a thread costs two short looks.
 //!
-//! All stacks are measured. Those of the first threads of a kind, of one in some of the others, and
-//! of all of a kind whose threads live so long that it does not count, are when their threads have
-//! ended; the others later, for the whole kind (`stack/owed.rs` of the runtime): of these a process
-//! that is killed tells nothing.
+//! All stacks are measured. As soon as a thread has ended its stack is measured if it was one of
+//! the first of its kind, one in some of the later ones, or of a kind whose threads live so long
+//! that it does not count. The others are measured later, for the whole kind (`stack/owed.rs` of
+//! the runtime): of these a process that is killed tells nothing.
 //!
 //! Invariant: the library behind is called with the worker pinned: its locks are waited for in the
 //! kernel, so no holder may be left for another thread.

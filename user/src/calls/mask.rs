@@ -118,7 +118,8 @@ fn change(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int {
     0
 }
 
-/// In a child that a full thread has forked: the mask is the kernel thread's again.
+/// `fork` of a full thread. The child has one thread, a kernel thread: the kernel gets the mask
+/// that the full thread had.
 fn fork() -> pid_t {
     let mut before = set_of(0);
     // SAFETY: valid sets; what the child may do is the program's concern.

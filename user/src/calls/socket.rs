@@ -281,7 +281,7 @@ fn accept(
 }
 
 fn note(accepted: &isize) {
-    sockets::is_one(*accepted as c_int);
+    sockets::note_one(*accepted as c_int);
 }
 
 /// Accepts if that does not sleep; -1 and `EAGAIN` if it would.
@@ -302,7 +302,7 @@ fn accept_if_ready(fd: c_int, plain: impl Fn() -> isize) -> isize {
 }
 
 fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> Result<isize> {
-    sockets::is_one(fd);
+    sockets::note_one(fd);
     // SAFETY: the caller's address.
     let plain = move || unsafe { libc::connect(fd, address, length) as isize };
     if is_nonblocking(fd) || !is_stream(fd) {

@@ -17,20 +17,20 @@ fn none(fd: c_int) -> Option<&'static AtomicBool> {
     NONE.get(usize::try_from(fd).ok()?)
 }
 
-/// Whether it is worth trying.
+/// Whether it is worth taking it for one.
 pub fn may_be(fd: c_int) -> bool {
     none(fd).is_some_and(|none| !none.load(Relaxed))
 }
 
-/// The kernel has said so.
-pub fn is_none(fd: c_int) {
+/// The kernel has said that it is none.
+pub fn note_none(fd: c_int) {
     if let Some(none) = none(fd) {
         none.store(true, Relaxed);
     }
 }
 
-/// It is one.
-pub fn is_one(fd: c_int) {
+/// It was accepted, or is to be connected: it is one.
+pub fn note_one(fd: c_int) {
     if let Some(none) = none(fd)
         && none.load(Relaxed)
     {

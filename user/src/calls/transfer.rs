@@ -117,7 +117,7 @@ impl Transfer {
             }
         };
         if moved < 0 && errno::get() == libc::ENOTSOCK {
-            sockets::is_none(fd);
+            sockets::note_none(fd);
             return None;
         }
         Some(moved)

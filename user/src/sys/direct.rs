@@ -1,4 +1,4 @@
-//! System calls that never sleep, made by number.
+//! System calls of which the caller has seen to it that they never sleep, made by number.
 //!
 //! The C library's functions of these names are points where the calling kernel thread may be
 //! cancelled. A worker is never cancelled, and a full thread's cancellation is this library's own

@@ -1,4 +1,4 @@
-//! Names, roles; and the yield.
+//! Names of threads and of what starts them; and the yield.
 //!
 //! # Safety
 //! For all exported functions of this file: pointers are valid, and a `pthread_t` names a thread

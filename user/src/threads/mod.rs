@@ -151,11 +151,13 @@ impl Pthread {
     }
 
     fn has_ended(&self) -> bool {
+        // ORDER: Acquire pairs with the Release in `end.rs`.
         self.state.load(Acquire) == ENDED
     }
 
     /// Says that nobody will join it; false when it has ended before, and is the caller's to free.
     fn give_up(&self) -> bool {
+        // ORDER: as in `end.rs`: whoever frees it sees what the other one did to it.
         self.state.compare_exchange(JOINABLE, DETACHED, AcqRel, Acquire).is_ok()
     }
 }

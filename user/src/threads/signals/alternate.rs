@@ -131,8 +131,8 @@ pub unsafe fn call(
     own.put(before.0, before.1, before.2);
 }
 
-/// A fault of the calling thread, which the program handles by `action`. False: it is not handled
-/// here, and what happens is what does with any thread.
+/// A fault of the calling thread, which the program handles by `action`; whether it was handled
+/// here. If not, it is handled as that of any thread.
 ///
 /// Here it is handled if that takes the thread's alternate stack. One in the middle of the runtime
 /// is not: a handler that jumps would leave the runtime's locks behind.

@@ -80,6 +80,10 @@ extern "C" fn at_load() {
 static AT_LOAD: extern "C" fn() = at_load;
 
 /// What is to be watched now.
+///
+/// ORDER: what is SeqCst here and below, on [`WATCHED`], [`HELD`], [`DESCRIPTOR`], [`NEWS`] and
+/// [`SLEEPS`], is in one order: whoever changes one of them and then looks at another either sees
+/// what was done to that, or is seen.
 fn watched() -> u64 {
     WATCHED.load(SeqCst) & !HELD.load(SeqCst)
 }

@@ -96,6 +96,7 @@ fn pass_on(info: &siginfo_t) {
     }
     let info = Sent { signal: slot.signal.load(Relaxed), ..sent }.info();
     if send_info_to(slot.thread.load(Relaxed), &info) != 0 {
+        // ORDER: as in `taken`.
         slot.is_pending.store(false, Release);
     }
 }
@@ -189,6 +190,7 @@ unsafe extern "C-unwind" fn heddle_user_timer_create(
 unsafe extern "C-unwind" fn heddle_user_timer_delete(timer: timer_t) -> c_int {
     // A number is given anew as soon as the timer is gone.
     if let Some(slot) = slot_of(timer.cast::<c_void>().addr() as i32) {
+        // ORDER: Release pairs with the Acquire in `slot_of`: what used the slot is done.
         slot.number.store(FREE, Release);
     }
     // SAFETY: the caller's timer.
