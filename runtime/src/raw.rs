@@ -284,11 +284,6 @@ pub fn leave_worker_after_fork() {
     sched::leave_worker();
 }
 
-/// The error that says that the caller was cancelled.
-pub fn cancelled_error() -> io::Error {
-    crate::error::cancelled()
-}
-
 /// Keeps the calling full thread where it is while the pin lives: it is not preempted. It must be
 /// dropped by the thread that made it. For code that holds a lock that the scheduler's contexts
 /// need, too.

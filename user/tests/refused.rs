@@ -76,6 +76,14 @@ fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name)
 }
 
+/// The program that says what its threads are, and the library that lies to it.
+fn program_and_liar(folder: &Path) -> (PathBuf, PathBuf) {
+    let library = ["cc", "-shared", "-fPIC", "-Wl,-Bsymbolic"];
+    let program = compile(&folder.join("threads"), &["cc"], &source("threads.c"));
+    let liar = compile(&folder.join("lies.so"), &library, &source("lies.c"));
+    (program.expect("built"), liar.expect("built"))
+}
+
 fn name(path: &Path) -> &str {
     path.to_str().expect("a name")
 }
@@ -113,10 +121,7 @@ fn lies_of_a_c_library_are_seen_through() {
         return;
     }
     let folder = folder("lies");
-    let program = compile(&folder.join("threads"), &["cc"], &source("threads.c")).expect("built");
-    let lies = folder.join("lies.so");
-    let lies = compile(&lies, &["cc", "-shared", "-fPIC", "-Wl,-Bsymbolic"], &source("lies.c"))
-        .expect("built");
+    let (program, lies) = program_and_liar(&folder);
     let library = heddle().with_file_name("libheddle-user.so");
     let loaded = format!("{}:{}", name(&library), name(&lies));
     for (lie, expected) in LIES {
@@ -149,10 +154,7 @@ fn without_lies_threads_are_user_level() {
         return;
     }
     let folder = folder("truth");
-    let program = compile(&folder.join("threads"), &["cc"], &source("threads.c")).expect("built");
-    let lies = folder.join("lies.so");
-    let lies = compile(&lies, &["cc", "-shared", "-fPIC", "-Wl,-Bsymbolic"], &source("lies.c"))
-        .expect("built");
+    let (program, lies) = program_and_liar(&folder);
     let mut command = run(&[name(&program)]);
     command.env("LD_PRELOAD", name(&lies)).env("TEST_LIE", "none");
     let output = output(command);

@@ -167,6 +167,17 @@ static void send_many(void)
 	finish(thread);
 }
 
+/* One comes while the thread is in the middle of what it does. */
+static void is_handled_in(void *(*start)(void *))
+{
+	pthread_t thread = start_thread(start, NULL);
+	await_value(&ready, 1);
+	sleep_ms(20);
+	CHECK_EQ(kill(getpid(), SIGUSR1), 0);
+	await_value(&seen, 1);
+	finish(thread);
+}
+
 int main(void)
 {
 	struct sigaction action = { .sa_sigaction = on_signal, .sa_flags = SA_SIGINFO };
@@ -205,19 +216,8 @@ int main(void)
 		join_thread(busy[i]);
 	finish(thread);
 
-	thread = start_thread(reads, NULL);
-	await_value(&ready, 1);
-	sleep_ms(20);
-	CHECK_EQ(kill(getpid(), SIGUSR1), 0);
-	await_value(&seen, 1);
-	finish(thread);
-
-	thread = start_thread(waits, NULL);
-	await_value(&ready, 1);
-	sleep_ms(20);
-	CHECK_EQ(kill(getpid(), SIGUSR1), 0);
-	await_value(&seen, 1);
-	finish(thread);
+	is_handled_in(reads);
+	is_handled_in(waits);
 
 	thread = start_thread(takes, NULL);
 	await_value(&ready, 1);

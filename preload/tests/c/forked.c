@@ -4,7 +4,6 @@
 #include "own_table.h"
 #include <pthread.h>
 #include <signal.h>
-#include <sys/wait.h>
 
 static void *nothing(void *argument) { return argument; }
 
@@ -33,26 +32,13 @@ static void in_child(void)
 	exit(0);
 }
 
-static void wait_for(pid_t child)
-{
-	char path[64];
-	int status;
-
-	CHECK(child > 0);
-	CHECK_EQUAL(waitpid(child, &status, 0), child);
-	CHECK(WIFEXITED(status));
-	CHECK_EQUAL(WEXITSTATUS(status), 0);
-	snprintf(path, sizeof(path), "/dev/shm/heddle.%d", child);
-	unlink(path);
-}
-
 static void *forks(void *argument)
 {
 	pid_t child = fork();
 
 	if (child == 0)
 		in_child();
-	wait_for(child);
+	wait_for_child(child);
 	return argument;
 }
 
@@ -68,7 +54,7 @@ int main(void)
 	child = fork();
 	if (child == 0)
 		in_child();
-	wait_for(child);
+	wait_for_child(child);
 	CHECK_EQUAL(pthread_create(&thread, NULL, forks, NULL), 0);
 	CHECK_EQUAL(pthread_join(thread, NULL), 0);
 	/* Behind libc's back: no fork handler runs. */
@@ -77,13 +63,13 @@ int main(void)
 		CHECK(!table_map());
 		_exit(0);
 	}
-	wait_for(child);
+	wait_for_child(child);
 	child = vfork();
 	if (child == 0) {
 		execl("/bin/true", "true", (char *)NULL);
 		_exit(1);
 	}
-	wait_for(child);
+	wait_for_child(child);
 	CHECK(!(table_header(table)->flags & HEDDLE_TABLE_ENDED));
 	CHECK_EQUAL(table_header(table)->pid, getpid());
 	CHECK_EQUAL(table_use(table, 1)->created, 1);

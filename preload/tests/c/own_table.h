@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define CHECK(condition)                                                                           \
@@ -40,6 +41,20 @@
 		fprintf(stderr, "skip: %s\n", reason);                                             \
 		_exit(77);                                                                         \
 	} while (0)
+
+/* Waits for a child that ends well, and puts its table away. */
+static inline void wait_for_child(pid_t child)
+{
+	char path[64];
+	int status;
+
+	CHECK(child > 0);
+	CHECK_EQUAL(waitpid(child, &status, 0), child);
+	CHECK(WIFEXITED(status));
+	CHECK_EQUAL(WEXITSTATUS(status), 0);
+	snprintf(path, sizeof(path), "/dev/shm/heddle.%d", child);
+	unlink(path);
+}
 
 static inline const char *table_map(void)
 {

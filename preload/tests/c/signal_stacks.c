@@ -81,8 +81,6 @@ static void in_child(void)
 static void *forks(void *argument)
 {
 	const stack_t own = current();
-	char path[64];
-	int status;
 	pid_t child;
 
 	/* Without one there is nothing to keep. */
@@ -91,12 +89,7 @@ static void *forks(void *argument)
 	child = fork();
 	if (child == 0)
 		in_child();
-	CHECK(child > 0);
-	CHECK_EQUAL(waitpid(child, &status, 0), child);
-	CHECK(WIFEXITED(status));
-	CHECK_EQUAL(WEXITSTATUS(status), 0);
-	snprintf(path, sizeof(path), "/dev/shm/heddle.%d", child);
-	unlink(path);
+	wait_for_child(child);
 	return argument;
 }
 

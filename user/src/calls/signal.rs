@@ -15,7 +15,7 @@ use libc::{siginfo_t, sigset_t, timespec};
 
 use super::{Result, Stop, exported, made_int, mask};
 use crate::errno;
-use crate::threads::signals::{self, Masked, Ran, Then};
+use crate::threads::signals::{self, Masked, Ran, SI_TKILL, Then};
 use crate::threads::{self, Pthread};
 
 /// A write or send that failed for want of a reader raises `SIGPIPE` in the thread that made it.
@@ -34,8 +34,7 @@ pub fn broken_pipe(stop: &Stop) {
 
 /// Never, as a deadline.
 const NEVER: u64 = u64::MAX;
-/// `si_code` of a signal to a thread, and to the process.
-const SI_TKILL: c_int = -6;
+/// `si_code` of a signal to the process.
 const SI_USER: c_int = 0;
 
 /// Waits until one of `signals` is pending, for the thread or the process, and takes it.

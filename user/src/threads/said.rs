@@ -97,9 +97,11 @@ fn tell(thread: pthread_t, attributes: &Attributes) {
     account::said(kind, attributes);
 }
 
-/// # Safety
-/// As the exported functions.
-unsafe fn set(thread: pthread_t, value: *const Attributes) -> c_int {
+#[unsafe(no_mangle)]
+unsafe extern "C" fn heddle_user_heddle_preload_setattributes(
+    thread: pthread_t,
+    value: *const Attributes,
+) -> c_int {
     // SAFETY: the caller's thread.
     let Some(target) = (unsafe { find(thread) }) else {
         // SAFETY: passed on. Where nobody listens it is a hint that nobody takes.
@@ -127,9 +129,11 @@ unsafe fn set(thread: pthread_t, value: *const Attributes) -> c_int {
     0
 }
 
-/// # Safety
-/// As the exported functions.
-unsafe fn get(thread: pthread_t, value: *mut Attributes) -> c_int {
+#[unsafe(no_mangle)]
+unsafe extern "C" fn heddle_user_heddle_preload_getattributes(
+    thread: pthread_t,
+    value: *mut Attributes,
+) -> c_int {
     // SAFETY: the caller's thread.
     let Some(target) = (unsafe { find(thread) }) else {
         // SAFETY: passed on.
@@ -146,30 +150,12 @@ unsafe fn get(thread: pthread_t, value: *mut Attributes) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn heddle_user_heddle_preload_setattributes(
-    thread: pthread_t,
-    value: *const Attributes,
-) -> c_int {
-    // SAFETY: passed on.
-    unsafe { set(thread, value) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn heddle_user_heddle_preload_getattributes(
-    thread: pthread_t,
-    value: *mut Attributes,
-) -> c_int {
-    // SAFETY: passed on.
-    unsafe { get(thread, value) }
-}
-
-#[unsafe(no_mangle)]
 unsafe extern "C" fn heddle_user_pthread_setattributes_np(
     thread: pthread_t,
     value: *const Attributes,
 ) -> c_int {
     // SAFETY: passed on.
-    unsafe { set(thread, value) }
+    unsafe { heddle_user_heddle_preload_setattributes(thread, value) }
 }
 
 #[unsafe(no_mangle)]
@@ -178,5 +164,5 @@ unsafe extern "C" fn heddle_user_pthread_getattributes_np(
     value: *mut Attributes,
 ) -> c_int {
     // SAFETY: passed on.
-    unsafe { get(thread, value) }
+    unsafe { heddle_user_heddle_preload_getattributes(thread, value) }
 }

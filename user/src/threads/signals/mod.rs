@@ -44,7 +44,7 @@ use libc::{pthread_t, siginfo_t, sigset_t, ucontext_t};
 
 use self::alternate::Alternate;
 use self::pending::Pending;
-use super::{Pthread, cancel, find, fork, registry, this};
+use super::{Pthread, cancel, find, fork, registry, this, with_number};
 use crate::calls::mask;
 use crate::errno;
 
@@ -54,7 +54,7 @@ pub use self::queue::queue_info;
 /// Signal numbers end before this one.
 const SIGNALS: c_int = 65;
 /// `si_code` of a signal to a thread.
-const SI_TKILL: c_int = -6;
+pub const SI_TKILL: c_int = -6;
 /// Signals whose default is to be ignored.
 const IGNORED: u64 = bit(libc::SIGCHLD) | bit(libc::SIGURG) | bit(libc::SIGWINCH);
 
@@ -86,6 +86,7 @@ impl Signals {
     }
 
     pub fn blocked(&self) -> u64 {
+        // ORDER: pairs with the swap in `block_only`.
         self.blocked.load(SeqCst)
     }
 
@@ -128,6 +129,7 @@ impl Signals {
 
     /// The calling thread waits for no signals any more.
     pub fn want_none(&self) {
+        // Who still sees the old word calls the thread for nothing.
         self.wanted.store(0, Relaxed);
     }
 
@@ -239,24 +241,12 @@ fn call(slot: usize, _times: u32) {
 
 /// Sends the full thread with this number a signal.
 pub fn send_to(number: u32, signal: c_int) -> c_int {
-    if number == super::number()
-        && let Some(me) = this()
-    {
-        return send(me, signal);
-    }
-    let slot = number - super::NUMBER_FIRST;
-    registry::with(slot, |target| send(target, signal)).unwrap_or(libc::ESRCH)
+    with_number(number, |target| send(target, signal)).unwrap_or(libc::ESRCH)
 }
 
 /// Sends the full thread with this number a signal, with all that is known of it.
 pub fn send_info_to(number: u32, info: &siginfo_t) -> c_int {
-    if number == super::number()
-        && let Some(me) = this()
-    {
-        return send_info(me, info);
-    }
-    let slot = number - super::NUMBER_FIRST;
-    registry::with(slot, |target| send_info(target, info)).unwrap_or(libc::ESRCH)
+    with_number(number, |target| send_info(target, info)).unwrap_or(libc::ESRCH)
 }
 
 /// Sends the calling full thread a signal: its handler has run when this returns.
@@ -325,6 +315,7 @@ fn handled_with(
     handler(before);
     errno::set(number);
     signals.masked.set(masked);
+    // ORDER: as in `block_only`.
     signals.wanted.store(wanted, SeqCst);
     signals.block_only(before);
 }
