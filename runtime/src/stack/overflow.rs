@@ -139,8 +139,8 @@ fn pass_on(
     context: *mut libc::c_void,
     is_sent: bool,
 ) {
-    type Full = extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void);
-    type Plain = extern "C" fn(i32);
+    type Full = extern "C-unwind" fn(i32, *mut libc::siginfo_t, *mut libc::c_void);
+    type Plain = extern "C-unwind" fn(i32);
     match before.sa_sigaction {
         libc::SIG_DFL => die_by(signal, is_sent.then_some(info)),
         libc::SIG_IGN => {}

@@ -214,6 +214,7 @@ unsafe fn set_name(text: *const c_char) -> c_int {
     unsafe { heddle_user_pthread_setname_np(libc::pthread_self(), short.as_ptr()) }
 }
 
+// SAFETY: the C library's function, by its header.
 unsafe extern "C" {
     fn tgkill(process: pid_t, tid: pid_t, signal: c_int) -> c_int;
 }

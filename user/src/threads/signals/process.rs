@@ -177,6 +177,8 @@ pub fn start() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         DESCRIPTOR.store(signals::watch(-1, watched()), SeqCst);
+        // Whoever changed what is watched in between has found no descriptor.
+        set_watched();
         let watcher = std::thread::Builder::new().name("heddle-signals".into());
         let body = || {
             mask::block_all();
