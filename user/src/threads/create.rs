@@ -143,8 +143,10 @@ unsafe fn create(
     if super::this().is_none() {
         process::masked(blocked);
     }
-    // So that texts can be kept in its table.
-    raw::is_native()?;
+    // Starts it, so that texts can be kept in its table.
+    if raw::is_native()? {
+        return Err(io::Error::other("HEDDLE_BACKEND=native asks for them"));
+    }
     let schedule = Schedule::inherited(wanted);
     let planned = account::plan(origin, wanted);
     let mut builder = Builder::new().full().stack_size(planned.stack_bytes).group(planned.group);
@@ -191,9 +193,12 @@ unsafe fn create(
     };
     // SAFETY: the start function may run there, with what describes the thread.
     let started = unsafe { raw::spawn_described(builder, run, describe, introduce) };
-    if started.is_err() {
+    if let Err(error) = &started {
         count_out();
-        account::failed(&planned);
+        // After another error a kernel thread is made, and counted as one.
+        if error.kind() == io::ErrorKind::OutOfMemory {
+            account::failed(&planned);
+        }
     }
     started
 }

@@ -104,6 +104,10 @@ impl Library {
         if super::probe::fsgsbase() == Some(false) {
             return Err("the processor, the kernel or the emulator lacks FSGSBASE".into());
         }
+        // A place that can be read: else what the C library has would be called wrong.
+        if super::memory::read_anywhere((&raw const LIBRARY).addr()).is_none() {
+            return Err("no file descriptors to look at the C library's threads with".into());
+        }
         let functions = Functions::find()?;
         let fields = probe::examine(&functions)?;
         let (bytes, align) = functions.static_bytes();
