@@ -120,6 +120,36 @@ fn what_is_not_there_is_said() {
 }
 
 #[test]
+fn a_missing_interpreter_is_named() {
+    let folder = Folder::new("interpreter");
+    let script = folder.script("script", "#!/no/such/interpreter\n");
+    only_obstacle(&script, "interpreter", "missing");
+    let outer = folder.script("outer", &format!("#!{script}\n"));
+    only_obstacle(&outer, "interpreter", "missing");
+    let words = ["cc", "-Wl,--dynamic-linker=/no/such/loader"];
+    if let Some(program) = folder.compile("plain", MAIN, &words) {
+        only_obstacle(&program, "interpreter", "missing");
+    }
+}
+
+#[test]
+fn nobody_is_waited_for_who_writes_a_pipe() {
+    let folder = Folder::new("pipe");
+    let pipe = folder.path("pipe");
+    let made = Command::new("mkfifo").args(["-m", "755", &pipe]).status();
+    assert!(made.expect("mkfifo").success());
+    let script = folder.script("script", &format!("#!{pipe}\n"));
+    for (program, expected) in [(&pipe, "is no plain file"), (&script, "no sound ELF program")] {
+        let mut command = Command::new("timeout");
+        command.args(["60", env!("CARGO_BIN_EXE_heddle"), "doctor", "--program", program]);
+        let output = command.output().expect("timeout runs heddle");
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        assert!(told.contains(expected), "{told}");
+    }
+}
+
+#[test]
 fn static_programs_cannot() {
     let folder = Folder::new("static");
     for (name, words) in

@@ -74,6 +74,9 @@ fn what_cannot_be_run_has_the_status_of_shells() {
     let output = scratch.run(&[&script]);
     assert_eq!(output.status.code(), Some(127), "{}", stderr(&output));
     assert!(stderr(&output).contains("/no/such/interpreter"), "{}", stderr(&output));
+    let output = scratch.heddle(&["run", "--threads", "user", &script]);
+    assert_eq!(output.status.code(), Some(127), "{}", stderr(&output));
+    assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
     // Executable by its bits, but nothing that a kernel knows.
     let garbage = scratch.file("garbage", "\0\u{1}\u{2}");
     fs::set_permissions(&garbage, fs::Permissions::from_mode(0o755)).expect("bits");

@@ -148,6 +148,67 @@ fn lies_of_a_c_library_are_seen_through() {
     fs::remove_dir_all(folder).expect("ours");
 }
 
+/// The program by the command, below limits that a shell sets.
+fn below(limits: &str, program: &Path) -> Command {
+    let line = format!("ulimit {limits}; exec \"$@\"");
+    let mut command = Command::new("sh");
+    command.args(["-c", &line, "sh", name(heddle()), "run", "--threads", "user", name(program)]);
+    command
+}
+
+#[test]
+fn limited_address_space_is_left_to_the_program() {
+    if !can_run(&["cc"]) {
+        return;
+    }
+    let folder = folder("space");
+    let program = compile(&folder.join("threads"), &["cc"], &source("threads.c")).expect("built");
+    let output = output(below("-v 4000000", &program));
+    assert_eq!(text(&output.stdout), ON_KERNEL_THREADS, "{output:?}");
+    let said = said(&output).unwrap_or_default();
+    assert!(said.starts_with("address space: limited (RLIMIT_AS)"), "{said}");
+    fs::remove_dir_all(folder).expect("ours");
+}
+
+#[test]
+fn few_file_descriptors_are_named_as_what_is_missing() {
+    if !can_run(&["cc"]) {
+        return;
+    }
+    let folder = folder("files");
+    let program = compile(&folder.join("threads"), &["cc"], &source("threads.c")).expect("built");
+    for most in 4..24 {
+        let output = output(below(&format!("-n {most}"), &program));
+        match said(&output) {
+            None => assert_eq!(text(&output.stdout), ON_USER_LEVEL_THREADS, "{most}: {output:?}"),
+            Some(said) => {
+                assert_eq!(text(&output.stdout), ON_KERNEL_THREADS, "{most}: {output:?}");
+                let is_true = said.contains("open files") || said.contains("file descriptors");
+                assert!(is_true, "{most}: {said}");
+            }
+        }
+    }
+    fs::remove_dir_all(folder).expect("ours");
+}
+
+#[test]
+fn who_asks_for_kernel_threads_has_them_and_none_failed() {
+    if !can_run(&["cc"]) {
+        return;
+    }
+    let folder = folder("native");
+    let program = compile(&folder.join("threads"), &["cc"], &source("threads.c")).expect("built");
+    let mut command = run(&[name(&program)]);
+    command.env("HEDDLE_BACKEND", "native");
+    let output = output(command);
+    assert_eq!(text(&output.stdout), ON_KERNEL_THREADS, "{output:?}");
+    assert_eq!(said(&output).as_deref(), Some("HEDDLE_BACKEND=native asks for them"));
+    let report = text(&output.stderr);
+    assert!(report.contains("8 threads created"), "{report}");
+    assert!(!report.contains("could not be created"), "{report}");
+    fs::remove_dir_all(folder).expect("ours");
+}
+
 #[test]
 fn without_lies_threads_are_user_level() {
     if !can_run(&["cc"]) {

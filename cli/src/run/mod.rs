@@ -47,9 +47,10 @@ const STATUS_OWN_FAILURE: u8 = 125;
 /// $XDG_STATE_HOME/heddle (see heddle-stacks(1)).
 ///
 /// With --threads user every thread that the program makes is a thread of heddle's runtime: many of
-/// them share a few kernel threads. Where the program, the processor or the C library does not
-/// allow that, its threads are kernel threads and a line says why; heddle doctor --program tells it
-/// beforehand. The programs that it starts itself run on kernel threads.
+/// them share a few kernel threads. Where the program, the processor, the C library or a limit on
+/// address space (RLIMIT_AS) does not allow that, its threads are kernel threads and a line says
+/// why; heddle doctor --program tells it beforehand. The programs that it starts itself run on
+/// kernel threads.
 ///
 /// A policy file names threads and says what they are for, which are time-critical, and how their
 /// stacks are to be; see heddle-policy(5).
@@ -250,9 +251,20 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 fn prepared(args: &Args, policy: &Policy, program: &Program) -> (prepare::Prepared, bool) {
     let library = (args.threads == Threads::User).then(|| user::may_be(&args.program[0]));
     let library = library.and_then(|it| {
-        it.inspect_err(|why| tell(&format!("threads are kernel threads: {why}"))).ok()
+        // Without an interpreter there are no threads at all; the error says why.
+        let has_threads = program.missing_interpreter().is_none();
+        let refused = |why: &String| tell(&format!("threads are kernel threads: {why}"));
+        it.inspect_err(|why| {
+            if has_threads {
+                refused(why)
+            }
+        })
+        .ok()
     });
     let mut prepared = prepare::prepare(args, policy, program, library.is_none());
+    if args.workers.is_some() && args.threads == Threads::Kernel {
+        prepared.notes.push("--workers means nothing without --threads user".to_owned());
+    }
     let Some(library) = library else { return (prepared, false) };
     user::add(&mut prepared, library, args.workers);
     if args.tripwire {

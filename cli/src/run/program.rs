@@ -194,6 +194,9 @@ fn executable(path: &Path) -> Result<(), Option<&'static str>> {
     if meta.is_dir() {
         return Err(Some("is a folder"));
     }
+    if !meta.is_file() {
+        return Err(Some("is no plain file"));
+    }
     let may =
         rustix::fs::accessat(rustix::fs::CWD, path, Access::EXEC_OK, rustix::fs::AtFlags::EACCESS);
     // For root a file without any such bit is not executable either; the kernel says so.
@@ -210,6 +213,10 @@ enum Begin {
 
 impl Begin {
     fn of(path: &Path) -> Begin {
+        // To open a named pipe would wait for somebody who writes.
+        if !path.is_file() {
+            return Begin::Unknown;
+        }
         let mut bytes = Vec::new();
         let taken = File::open(path)
             .and_then(|file| file.take(LINE_BYTES_MAX as u64).read_to_end(&mut bytes));

@@ -14,6 +14,8 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::path::PathBuf;
 
+use rustix::process::{Resource, getrlimit};
+
 use crate::run::program::{Missing, Program};
 use crate::symbols::image::Image;
 use crate::symbols::needed;
@@ -75,8 +77,17 @@ fn found(chain: &script::Chain) -> Finding {
     }
 }
 
-/// Something that is neither ELF nor a script.
+/// What is to load it, or to interpret it, is not there.
+fn missing_interpreter(program: &Program) -> Option<Finding> {
+    let why = format!("there is no {}, which it needs", program.missing_interpreter()?.display());
+    Some(Finding::bad("interpreter", "missing", why))
+}
+
+/// Something that is neither ELF nor a script, or a script without its interpreter.
 fn no_program(program: &Program) -> Finding {
+    if let Some(finding) = missing_interpreter(program) {
+        return finding;
+    }
     if image::is_windows(&program.path) {
         return Finding::bad(
             "format",
@@ -92,12 +103,23 @@ fn no_program(program: &Program) -> Finding {
 }
 
 fn of_image(program: &Program, image: &Image, findings: &mut Vec<Finding>) {
-    findings.push(image::machine(&image.head));
+    let machine = image::machine(&image.head);
+    // Another machine's loader is no surprise.
+    let missing = missing_interpreter(program).filter(|_| machine.fits);
+    findings.push(machine);
     findings.push(image::linking(&image.head));
     findings.push(privileges(program));
+    findings.push(address_space());
+    if let Some(finding) = missing {
+        return findings.push(finding);
+    }
     // Opened anew: the list of what is loaded begins with the program.
     let Ok(again) = Image::open(&image.path) else { return findings.push(no_program(program)) };
     let loaded = Loaded::new(needed(again));
+    // These files are open: where there is no room for one more, some of them are missing.
+    if let Err(error) = File::open(&image.path) {
+        return findings.push(Finding::bad("files", "not all read", error.to_string()));
+    }
     findings.push(loaded.language());
     if image.head.is_static() {
         // It has its own copy of everything, the C library's parts among them.
@@ -108,6 +130,19 @@ fn of_image(program: &Program, image: &Image, findings: &mut Vec<Finding>) {
     findings.push(loaded.wine());
     findings.push(loaded.allocator());
     findings.push(library::test(loaded.c_library_path()));
+}
+
+/// What the program would inherit.
+fn address_space() -> Finding {
+    let name = "address space";
+    match getrlimit(Resource::As).current {
+        None => Finding::good(name, "unlimited", "stacks can be reserved ahead"),
+        Some(bytes) => Finding::bad(
+            name,
+            format!("{} MiB", bytes >> 20),
+            "limited (RLIMIT_AS): stacks that are reserved ahead would take what it needs itself",
+        ),
+    }
 }
 
 fn privileges(program: &Program) -> Finding {
