@@ -47,6 +47,20 @@ fn problems_are_what_is_not_good() {
 }
 
 #[test]
+fn settings_that_are_not_understood_are_told() {
+    let told = |name: &str, value: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_heddle"));
+        command.args(["doctor", "--problems"]).env_remove("HEDDLE_IO").env(name, value);
+        let output = command.output().expect("heddle runs");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    assert!(told("HEDDLE_IO", "quick").contains("HEDDLE_IO=quick: not understood"));
+    assert!(told("HEDDLE_WORKERS", "0").contains("0 workers: must be 1 to 256"));
+    assert!(told("HEDDLE_WORKRES", "1").contains("HEDDLE_WORKRES is not read"));
+    assert!(!told("HEDDLE_WORKERS", "1").contains("settings"));
+}
+
+#[test]
 fn the_fallback_in_force_follows_the_environment() {
     let reactor = |io| {
         let checks = checks(&[], io);

@@ -202,14 +202,18 @@ const NAMES: [&str; 9] = [
 /// Says so when the environment has a name that one of [`NAMES`] was probably meant by: a setting
 /// that is silently ignored costs an afternoon.
 pub(crate) fn warn_of_misspelled_names() {
-    for (name, _) in std::env::vars_os() {
-        if let Some(name) = name.to_str().filter(|name| name.starts_with("HEDDLE_"))
-            && let Some(meant) = meant_by(name)
-        {
-            // A closed standard error is no reason not to start.
-            let _ = writeln!(io::stderr(), "heddle: {name} is not read; {meant} is");
-        }
+    for (name, meant) in misspelled_names() {
+        // A closed standard error is no reason not to start.
+        let _ = writeln!(io::stderr(), "heddle: {name} is not read; {meant} is");
     }
+}
+
+/// Names in the environment that are none of [`NAMES`], each with the one that was probably meant.
+pub(crate) fn misspelled_names() -> impl Iterator<Item = (String, &'static str)> {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    names
+        .filter(|name| name.starts_with("HEDDLE_"))
+        .filter_map(|name| meant_by(&name).map(|meant| (name, meant)))
 }
 
 /// The name of ours that differs from `name` by one or two letters.

@@ -17,6 +17,8 @@ mod stacks;
 use std::fmt;
 use std::io;
 
+use crate::config::{Config, misspelled_names};
+
 /// What a check is about.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 #[non_exhaustive]
@@ -150,6 +152,7 @@ fn machine() -> Vec<Check> {
             cpus.to_string(),
             format!("{cpus} workers unless HEDDLE_WORKERS says otherwise"),
         ),
+        settings(),
         clock(),
     ];
     checks.extend(crate::sys::probe::fsgsbase().map(|has| {
@@ -163,6 +166,23 @@ fn machine() -> Vec<Check> {
     checks.push(full_threads());
     checks.push(preemption());
     checks
+}
+
+/// Whether a runtime that starts now would take what the environment says of it.
+fn settings() -> Check {
+    let (verdict, value, consequence) = match Config::new().resolve() {
+        Err(error) => (Verdict::Missing, error.to_string(), "no runtime starts".to_owned()),
+        Ok(_) => match misspelled_names().next() {
+            Some((name, meant)) => {
+                (Verdict::Fallback, format!("{name} is not read"), format!("{meant} is"))
+            }
+            None => {
+                let consequence = "all of the environment that is meant for heddle is read";
+                (Verdict::Good, "understood".to_owned(), consequence.to_owned())
+            }
+        },
+    };
+    Check::new(Area::Machine, "settings", verdict, value, consequence)
 }
 
 /// Whether there can be full threads: their thread-local storage is made as the C library does it.
