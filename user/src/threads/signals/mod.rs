@@ -30,6 +30,7 @@ mod jump;
 mod pending;
 pub mod process;
 mod queue;
+mod sent;
 mod timers;
 
 use core::cell::Cell;
@@ -50,11 +51,10 @@ use crate::errno;
 
 pub use self::pending::bit;
 pub use self::queue::queue_info;
+pub use self::sent::{SI_TKILL, info_of};
 
 /// Signal numbers end before this one.
 const SIGNALS: c_int = 65;
-/// `si_code` of a signal to a thread.
-pub const SI_TKILL: c_int = -6;
 /// Signals whose default is to be ignored.
 const IGNORED: u64 = bit(libc::SIGCHLD) | bit(libc::SIGURG) | bit(libc::SIGWINCH);
 
@@ -318,41 +318,6 @@ fn handled_with(
     // ORDER: as in `block_only`.
     signals.wanted.store(wanted, SeqCst);
     signals.block_only(before);
-}
-
-/// The beginning of a `siginfo_t`; what follows differs by signal.
-#[repr(C)]
-struct Sent {
-    signal: c_int,
-    errno: c_int,
-    code: c_int,
-    align: c_int,
-    pid: u32,
-    uid: u32,
-    value: u64,
-}
-
-impl Sent {
-    /// Sent by a thread of this process.
-    fn by_us(signal: c_int, code: c_int, value: u64) -> Self {
-        // SAFETY: no arguments.
-        let (pid, uid) = unsafe { (libc::getpid() as u32, libc::getuid()) };
-        Sent { signal, errno: 0, code, align: 0, pid, uid, value }
-    }
-
-    fn info(self) -> siginfo_t {
-        // SAFETY: all zero bytes are valid; it is larger than its beginning.
-        unsafe {
-            let mut info: siginfo_t = mem::zeroed();
-            (&raw mut info).cast::<Sent>().write(self);
-            info
-        }
-    }
-}
-
-/// The `siginfo_t` of a signal that a thread of this process sent.
-pub fn info_of(signal: c_int) -> siginfo_t {
-    Sent::by_us(signal, SI_TKILL, 0).info()
 }
 
 /// Calls the handler of `action` on the stack that it asks for.

@@ -7,7 +7,8 @@ use core::ffi::{c_int, c_long};
 
 use libc::{pid_t, pthread_t, siginfo_t, sigval};
 
-use super::{Sent, send_info, send_info_to};
+use super::sent::Sent;
+use super::{send_info, send_info_to};
 use crate::errno;
 use crate::sys::signals;
 use crate::threads::{find, fork, is_number};

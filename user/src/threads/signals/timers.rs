@@ -20,7 +20,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use heddle::raw;
 use libc::{clockid_t, pid_t, sigevent, siginfo_t, timer_t};
 
-use super::{SIGNALS, Sent, send_info_to};
+use super::sent::Sent;
+use super::{SIGNALS, send_info_to};
 use crate::calls::mask;
 use crate::errno;
 use crate::sys::signals;
@@ -94,7 +95,7 @@ fn pass_on(info: &siginfo_t) {
         slot.missed.fetch_add(1 + sent.uid as i32, Relaxed);
         return;
     }
-    let info = Sent { signal: slot.signal.load(Relaxed), ..sent }.info();
+    let info = sent.of(slot.signal.load(Relaxed)).info();
     if send_info_to(slot.thread.load(Relaxed), &info) != 0 {
         // ORDER: as in `taken`.
         slot.is_pending.store(false, Release);
