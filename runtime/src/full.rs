@@ -23,6 +23,7 @@ use heddle_record::State;
 
 use crate::control::{CLASS_SHIFT, Control, OWN_TLS, Outcome, TLS_KEPT, WaitKind};
 use crate::later;
+use crate::preempt;
 use crate::sched;
 use crate::sys::libc_tls;
 use crate::worker::Worker;
@@ -259,13 +260,16 @@ pub(crate) fn ready(thread: &'static Control) {
     thread.record().set_state(State::Ready);
     // SAFETY: a thread that waited has started, so its worker is set; workers live for ever.
     let worker = unsafe { &*thread.worker.load(Relaxed) };
-    let critical = thread.is_critical();
+    let priority = thread.priority.load(Relaxed);
     // From here on it may run, and end.
     worker.offered.push(thread);
     let is_here = here().is_some_and(|here| ptr::eq(here.worker(), worker));
     if !is_here {
         worker.notify();
-    } else if critical {
+        if priority != 0 {
+            preempt::make_room(worker, priority);
+        }
+    } else if priority != 0 {
         worker.poll.store(1, Relaxed);
     }
 }

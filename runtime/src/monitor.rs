@@ -17,8 +17,9 @@
 //! rest.
 //!
 //! Preemption: a full thread that has run for a slice while others wait is asked to leave
-//! (`preempt.rs`). While all threads of a worker use their slices up, they get less: they may spin
-//! for each other.
+//! (`preempt.rs`), and at once if one that waits is more urgent. While all threads of a worker use
+//! their slices up, they get less: they may spin for each other. Slices are times by the clock: on
+//! a busy machine the monitor comes late.
 //!
 //! When all workers sleep the monitor sleeps as well; the first worker that wakes wakes it.
 
@@ -94,6 +95,8 @@ impl Monitor {
                 seen: Vec::new(),
                 named: HashSet::new(),
                 tick: TICK,
+                last: clock::now_ns(),
+                elapsed: 0,
                 spinning: false,
                 measured: 0,
                 reported: Cell::new(false),
@@ -150,6 +153,9 @@ struct Watch {
     named: HashSet<u16>,
     /// Time between two looks, now.
     tick: Duration,
+    /// When it last looked, and the time since the look before that, ns.
+    last: u64,
+    elapsed: u64,
     /// A thread was preempted that had used its slice up at the tick before last, too.
     spinning: bool,
     /// The slot whose stack was measured last.
@@ -229,6 +235,8 @@ impl Watch {
     fn tick(&mut self) -> bool {
         let (mut runs, mut blocked) = (0, 0);
         self.spinning = false;
+        let now = clock::now_ns();
+        self.elapsed = now - core::mem::replace(&mut self.last, now);
         for worker in self.runtime.workers() {
             if worker.sleeping.is_asleep() {
                 continue;
@@ -269,7 +277,7 @@ impl Watch {
             *before = Seen { switches, used_up, ..Seen::default() };
         } else {
             before.same_for += 1;
-            before.same_ns += self.tick.as_nanos() as u64;
+            before.same_ns += self.elapsed;
         }
         let stuck = before.same_for > 0;
         if let Some(thread) = running {
@@ -284,6 +292,11 @@ impl Watch {
             if sched::is_called(thread) {
                 // It could not be interrupted when it was.
                 preempt::ask(worker.tid);
+            }
+            let waiting = worker.offered.fast_priority();
+            if waiting != 0 {
+                // Nor could it when that one became ready.
+                preempt::make_room(worker, waiting);
             }
         }
         if stuck && worker.has_waiting_full() {

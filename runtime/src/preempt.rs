@@ -2,7 +2,8 @@
 //!
 //! Protocol:
 //! 1. The monitor finds that a worker has run one full thread for longer than the slice while
-//!    others wait there, and sends the worker's kernel thread a signal.
+//!    others wait there, and sends the worker's kernel thread a signal. So does at once who makes a
+//!    time-critical thread ready there while a less urgent one runs.
 //! 2. The handler runs on the thread's own stack. If the thread may be left where it was
 //!    interrupted ([`may_leave`]), it yields from inside the handler; else the monitor will ask
 //!    again at its next look.
@@ -39,11 +40,12 @@ use std::io;
 use std::sync::OnceLock;
 
 use crate::arch;
-use crate::control::{Control, WaitKind};
+use crate::control::{Control, Kind, WaitKind};
 use crate::full;
 use crate::sched;
 use crate::sys::signals::{self, Interrupted};
-use crate::sys::text;
+use crate::sys::{task, text};
+use crate::worker::Worker;
 
 /// `Control::cancel`: a full thread is called.
 pub(crate) const CANCEL_CALLED: u8 = 8;
@@ -104,6 +106,21 @@ fn is_guarded(ip: usize) -> bool {
 /// Asks the kernel thread `tid` to leave the thread that it runs.
 pub(crate) fn ask(tid: i32) {
     signals::send_marked(tid, SIGNAL);
+}
+
+/// A thread of this priority is ready at `worker`: a less urgent full thread that computes there
+/// leaves now, not when its slice is over. If it can't be left just then, the monitor asks again.
+pub(crate) fn make_room(worker: &Worker, priority: u8) {
+    if worker.runtime.config.slice_ns == 0 || missing().is_some() {
+        return;
+    }
+    // SAFETY: null or a slot of the slab.
+    let Some(running) = (unsafe { worker.current.load(Relaxed).as_ref() }) else { return };
+    let is_less = running.priority.load(Relaxed) < priority;
+    // A system call that is not restarted is no reason to end it: the worker is blocked, then.
+    if is_less && running.kind.get() == Kind::Full && task::state_of(worker.tid) == Some(b'R') {
+        ask(worker.tid);
+    }
 }
 
 /// What called threads run.
