@@ -6,9 +6,10 @@
 mod common;
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -82,6 +83,47 @@ fn what_cannot_be_run_has_the_status_of_shells() {
     fs::set_permissions(&garbage, fs::Permissions::from_mode(0o755)).expect("bits");
     let output = scratch.run(&[&garbage]);
     assert_eq!(output.status.code(), Some(126), "{}", stderr(&output));
+}
+
+const READS: &str = "
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+static void *nothing(void *a) { return a; }
+int main(void)
+{
+    pthread_t thread;
+    pthread_create(&thread, 0, nothing, 0);
+    pthread_join(thread, 0);
+    printf(\"%d\\n\", (int)getpid());
+    fflush(stdout);
+    return getchar() == EOF ? 0 : 1;
+}";
+
+#[test]
+fn who_has_few_descriptors_takes_nobody_for_dead() {
+    let scratch = Scratch::new("few");
+    let Some(program) = compile(&scratch, "reads", READS, &[]) else { return };
+    let mut command = scratch.command(&[&program]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().expect("heddle runs");
+    let mut pid = String::new();
+    let output = child.stdout.take().expect("a pipe");
+    BufReader::new(output).read_line(&mut pid).expect("a line");
+    let table = Path::new("/dev/shm").join(format!("heddle.{}", pid.trim()));
+    let is_there = table.exists();
+    for most in 4..16 {
+        let line = format!("ulimit -n {most}; exec \"$@\"");
+        let mut other = Command::new("sh");
+        other.args(["-c", &line, "sh", env!("CARGO_BIN_EXE_heddle"), "run", "--", "true"]);
+        scratch.environment(&mut other).output().expect("a shell");
+        assert_eq!(table.exists(), is_there, "{most} descriptors: {}", table.display());
+    }
+    drop(child.stdin.take());
+    assert!(child.wait().expect("it ends").success());
+    if !is_there {
+        println!("skip: no table of a name in shared memory");
+    }
 }
 
 #[test]

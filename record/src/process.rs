@@ -3,12 +3,29 @@
 //! Invariant: a pid is believed to be "the same process" only if its start time is the same.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 
+use rustix::io::Errno;
+
 /// When `pid` started: field 22 of `/proc/PID/stat`; `None` if there is no such process (or no
-/// `/proc`).
+/// `/proc`), or nothing can be said.
 pub fn start_time(pid: i32) -> Option<u64> {
-    parse_start_time(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+    look_up(pid).ok()?
+}
+
+/// As [`start_time`].
+///
+/// # Errors
+/// When nothing can be said: no file descriptor is left, say.
+fn look_up(pid: i32) -> io::Result<Option<u64>> {
+    match fs::read(format!("/proc/{pid}/stat")) {
+        Ok(stat) => Ok(parse_start_time(&stat)),
+        Err(error) => match Errno::from_io_error(&error) {
+            Some(Errno::NOENT | Errno::SRCH) => Ok(None),
+            _ => Err(error),
+        },
+    }
 }
 
 /// The program name may hold spaces and parentheses: fields are counted after the last ')'.
@@ -18,13 +35,20 @@ fn parse_start_time(stat: &[u8]) -> Option<u64> {
     rest.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
+/// Whether the living can be told from the dead: without `/proc` everybody looks dead.
+pub fn are_known() -> bool {
+    start_time(own_pid()).is_some()
+}
+
 /// Whether the process that wrote a table with these two numbers still runs.
 ///
-/// With an unknown start time (0) the existence of the pid decides.
+/// With an unknown start time (0) the existence of the pid decides. Of whom nothing can be said
+/// lives: what is left of the dead is removed.
 pub fn is_alive(pid: i32, start: u64) -> bool {
-    match start_time(pid) {
-        Some(now) => start == 0 || start == now,
-        None => false,
+    match look_up(pid) {
+        Ok(Some(now)) => start == 0 || start == now,
+        Ok(None) => false,
+        Err(_) => true,
     }
 }
 
@@ -35,10 +59,12 @@ pub fn own_run() -> u64 {
     run_of(pid, start_time(pid).unwrap_or(0))
 }
 
-/// Whether the `heddle run` with this number still runs; `false` for 0, which is none.
+/// Whether the `heddle run` with this number still runs, or nothing can be said of it; `false` for
+/// 0, which is none.
 pub fn is_run_alive(run: u64) -> bool {
     let Ok(pid) = i32::try_from(run & u64::from(u32::MAX)) else { return false };
-    pid > 0 && start_time(pid).is_some_and(|start| run_of(pid, start) == run)
+    let is_it = |start: Option<u64>| start.is_some_and(|start| run_of(pid, start) == run);
+    pid > 0 && look_up(pid).map_or(true, is_it)
 }
 
 fn run_of(pid: i32, start: u64) -> u64 {

@@ -64,8 +64,7 @@ fn oldest_beyond(mut tables: Vec<(SystemTime, i32)>, count: usize) -> Vec<(Syste
 
 /// Tables of dead processes that were not changed for `age`: when they were, and whose.
 fn dead_tables(age: Duration) -> Result<Vec<(SystemTime, i32)>, Error> {
-    // Without /proc everybody looks dead.
-    if process::start_time(process::own_pid()).is_none() {
+    if !process::are_known() {
         return Ok(Vec::new());
     }
     let pids = shared_pids().map_err(Error::std_io("list /dev/shm"))?;

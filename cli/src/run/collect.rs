@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use heddle_preload::measure::Meter;
 use heddle_preload::sys::clock::own_cpu_ns;
-use heddle_record::process::is_run_alive;
+use heddle_record::process::{self, is_run_alive};
 use heddle_record::{Class, Reader, Snapshot, State, ThreadId, run_pids};
 
 use rustix::fs::{Mode, OFlags};
@@ -380,6 +380,9 @@ fn open_left(path: &Path) -> Option<(Reader, u64)> {
 
 /// Removes the tables that killed runs left put aside.
 pub fn remove_left() {
+    if !process::are_known() {
+        return;
+    }
     for (_, path) in tables_aside(|_| true) {
         if let Some((reader, _)) = open_left(&path)
             && !is_run_alive(reader.run())

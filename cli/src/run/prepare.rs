@@ -272,8 +272,7 @@ fn write(plan: &Plan) -> io::Result<PathBuf> {
 fn remove_left(folder: &Path) {
     let own = rustix::process::getuid().as_raw();
     let own_pid = rustix::process::getpid().as_raw_nonzero().get();
-    if process::start_time(own_pid).is_none() {
-        // Without /proc everybody looks dead.
+    if !process::are_known() {
         return;
     }
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -281,7 +280,7 @@ fn remove_left(folder: &Path) {
         let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<i32>().ok());
         let is_ours = || entry.metadata().is_ok_and(|it| it.uid() == own && it.is_file());
         if let Some(pid) = pid
-            && (pid == own_pid || process::start_time(pid).is_none())
+            && (pid == own_pid || !process::is_alive(pid, 0))
             && is_ours()
         {
             let _ = fs::remove_file(entry.path());
