@@ -148,8 +148,8 @@ JSON report:
   threads_peak, stack_reserved_peak_bytes), processes, mediator (null if it did nothing), notes.
   Each of processes: pid, program, in_order (it ended by itself, so that all stacks were
   measured), running, threads_created, threads_failed, threads_peak, and threads, a row per kind:
-  key, start (function), place, module, site and defined_at (file:line), role, name, class,
-  priority, group, category, created, failed, ended, stack_asked_bytes, stack_given_bytes,
+  key, start (function), species, place, module, site and defined_at (file:line), role, name,
+  class, priority, group, category, created, failed, ended, stack_asked_bytes, stack_given_bytes,
   stack_peak_bytes, stack_resident_bytes, stack_reserved_peak_bytes, zone, cpu_ns, main, explicit,
   user_stack, tuned, overflowed, tripped, advice. What is not known is null, or 0.
 
