@@ -81,9 +81,6 @@ fn loaded_ways() -> [Way; 3] {
     ]
 }
 
-/// Programs of the C API that ask for what the library does not do, and what that is.
-const LEFT_OUT: &[(&str, &str)] = &[];
-
 struct Suite {
     repo: PathBuf,
     out: PathBuf,
@@ -119,9 +116,7 @@ impl Suite {
 
     fn programs(&self, filters: &[String]) -> Vec<Program> {
         let mut programs = Vec::new();
-        for (folder, own) in
-            [("user/tests", true), ("user/tests/calls", true), ("capi/tests", false)]
-        {
+        for (folder, own) in [("user/tests", true), ("capi/tests", false)] {
             let Ok(entries) = fs::read_dir(self.repo.join(folder)) else { continue };
             let sources = entries.filter_map(|entry| Some(entry.ok()?.path()));
             let sources = sources.filter(|path| programs::is_source(path));
@@ -129,9 +124,7 @@ impl Suite {
         }
         programs.retain(|program| {
             let name = program.name();
-            let is_left_out = |(part, _): &(&str, &str)| name.starts_with(part);
-            (program.own || !LEFT_OUT.iter().any(is_left_out))
-                && (filters.is_empty() || filters.iter().any(|f| name.contains(f.as_str())))
+            filters.is_empty() || filters.iter().any(|f| name.contains(f.as_str()))
         });
         programs.sort_by_key(Program::name);
         programs
@@ -263,9 +256,6 @@ fn test_all() -> Result<bool, String> {
     programs::build_all(programs.iter().collect(), |program| suite.compile(program))?;
     if let Some(asked) = nightly::asked() {
         return Ok(nightly::run(&suite, &programs, asked));
-    }
-    for (part, what) in LEFT_OUT {
-        println!("not run: {part} of the C API's programs: {what}");
     }
     let own: Vec<Program> = programs.iter().filter(|program| program.own).cloned().collect();
     let native = Way::new("native", How::Alone, &[]);

@@ -1,4 +1,7 @@
-/* Kinds of threads for tests of the account: ours by function, by name, by size, by end.
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * Kinds of threads for tests of the account: told apart by function, name and size, and how each
+ * ends.
  *
  *     kinds alone [NAME]   whether the thread `urgent` (or called NAME) runs before two others
  *     kinds sizes BYTES    three kinds, one of which asks for 300 KiB; `deep` uses BYTES
