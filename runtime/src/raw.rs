@@ -238,6 +238,7 @@ pub fn is_called() -> bool {
 
 /// The calling full thread is about to look at what it was called for.
 pub fn answer_call() {
+    // ORDER: Acquire pairs with the Release in `preempt::call`: what it was called for is seen.
     sched::current().cancel.fetch_and(!crate::preempt::CANCEL_CALLED, AcqRel);
 }
 

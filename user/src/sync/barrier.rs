@@ -48,6 +48,7 @@ impl Barrier {
             if number <= self.last_number() {
                 return number;
             }
+            // ORDER: Acquire, here and below, pairs with the reset in `leave`.
             let mut came = self.came.load(Acquire);
             while came > self.last_number() {
                 // SAFETY: the caller's barrier.
@@ -75,12 +76,14 @@ impl Barrier {
     }
 
     fn leave(&self) -> c_int {
-        // ORDER: Release, for whoever resets or destroys the barrier.
+        // ORDER: Release, for whoever resets or destroys the barrier; Acquire, for the reset is by
+        // the last one, after all that the others did to it.
         let left = self.left.fetch_add(1, AcqRel) + 1;
         let is_last = left.is_multiple_of(self.count);
         if left == self.last_number() {
             self.round.store(0, Relaxed);
             self.left.store(0, Relaxed);
+            // ORDER: Release: who comes next finds the other two reset.
             self.came.store(0, Release);
             wake(&self.came, u32::MAX);
         }
@@ -98,6 +101,7 @@ unsafe extern "C" fn heddle_user_pthread_barrier_wait(barrier: *mut pthread_barr
     }
     let number = it.come();
     if !it.complete(number) {
+        // ORDER: Acquire, here and below, pairs with the Release in `complete`.
         let mut round = it.round.load(Acquire);
         while round < number {
             // SAFETY: as above.
@@ -116,6 +120,7 @@ unsafe extern "C" fn heddle_user_pthread_barrier_destroy(barrier: *mut pthread_b
         // SAFETY: as above.
         return unsafe { libc::pthread_barrier_destroy(barrier) };
     }
+    // ORDER: Acquire pairs with `leave`: who has left does not touch the barrier any more.
     while it.left.load(Acquire) < it.came.load(Acquire) / it.count * it.count {
         errno::kept(heddle::thread::yield_now);
     }

@@ -41,6 +41,7 @@ pub unsafe extern "C-unwind" fn heddle_user_pthread_once(
     // SAFETY: the caller's word.
     let word = unsafe { &*once };
     let running = fork::generation() << 2 | RUNNING;
+    // ORDER: Acquire, here and below, pairs with the Release of whoever ran the routine.
     let mut seen = word.load(Acquire);
     while seen & DONE == 0 {
         if seen == running {

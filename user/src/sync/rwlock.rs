@@ -211,6 +211,7 @@ impl RwLock {
     /// Step 3.
     fn writer_gave_up(&self) {
         self.state.fetch_and(!(READERS_WAIT | WRITERS_WAIT), Relaxed);
+        // ORDER: as in `wake_writer`.
         self.writers_word.fetch_add(1, Release);
         wake(&self.writers_word, u32::MAX);
         wake(&self.state, u32::MAX);

@@ -74,6 +74,8 @@ fn ask(target: &Pthread) -> bool {
     }
     let Some(thread) = target.thread() else { return false };
     thread.cancel();
+    // ORDER: SeqCst: the request before the look at the type; pairs with `setcanceltype`, which
+    // changes the type before it looks for a request.
     let anytime = target.own.asynchronous.load(SeqCst);
     if anytime {
         raw::call(&thread);
@@ -103,6 +105,7 @@ unsafe extern "C-unwind" fn heddle_user_pthread_setcancelstate(
         // SAFETY: the caller's place.
         unsafe { old.write(if was_enabled { ENABLE } else { DISABLE }) };
     }
+    // ORDER: the thread's own word.
     if state == ENABLE && me.own.asynchronous.load(SeqCst) {
         test();
     }
@@ -121,6 +124,7 @@ unsafe extern "C-unwind" fn heddle_user_pthread_setcanceltype(
     if kind != DEFERRED && kind != ASYNCHRONOUS {
         return libc::EINVAL;
     }
+    // ORDER: SeqCst, see `ask`.
     let before = me.own.asynchronous.swap(kind == ASYNCHRONOUS, SeqCst);
     if !old.is_null() {
         // SAFETY: the caller's place.

@@ -139,6 +139,7 @@ unsafe extern "C-unwind" fn heddle_user_pthread_tryjoin_np(
         // SAFETY: as above.
         return unsafe { pthread_tryjoin_np(thread, result) };
     };
+    // ORDER: Acquire pairs with the Release in `end.rs`.
     match target.state.load(Acquire) {
         // SAFETY: as above.
         ENDED => unsafe { join(target, result, Moment::Never) },
