@@ -103,7 +103,9 @@ pub fn prepare() -> io::Result<()> {
         return Ok(());
     }
     let _guard = STARTING.lock().unwrap_or_else(|poison| poison.into_inner());
-    prepare_locked(Config::new().resolve()?.backend)
+    // What is wrong with the settings is told by the start; who waits needs none of them.
+    let backend = Config::new().resolve().map_or(Backend::User, |settings| settings.backend);
+    prepare_locked(backend)
 }
 
 /// The caller holds `STARTING`.

@@ -59,29 +59,38 @@ pub(crate) fn leave_worker() {
 }
 
 /// The calling thread: a user-level thread on a worker, else the kernel thread.
+///
+/// # Panics
+/// When the kernel thread has no control block and there is no memory for one.
 #[inline(always)]
 pub(crate) fn current() -> &'static Control {
+    match try_current() {
+        Ok(control) => control,
+        Err(error) => panic!("no control block for a kernel thread: {error}"),
+    }
+}
+
+/// As [`current`], which panics on an error.
+#[inline(always)]
+pub(crate) fn try_current() -> io::Result<&'static Control> {
     if let Some(worker) = worker() {
         // SAFETY: null or a slot of the slab.
         if let Some(thread) = unsafe { worker.current.load(Relaxed).as_ref() } {
-            return thread;
+            return Ok(thread);
         }
     } else if let Some(thread) = full::me() {
-        return thread;
+        return Ok(thread);
     }
     current_kernel()
 }
 
 #[cold]
-fn current_kernel() -> &'static Control {
+fn current_kernel() -> io::Result<&'static Control> {
     if let Some(control) = KERNEL.get() {
-        return control;
+        return Ok(control);
     }
-    let made = crate::runtime::prepare().and_then(|()| stack::take(None, KERNEL_CLASS, 0));
-    let control = match made {
-        Ok(control) => control,
-        Err(error) => panic!("no control block for a kernel thread: {error}"),
-    };
+    crate::runtime::prepare()?;
+    let control = stack::take(None, KERNEL_CLASS, 0)?;
     control.reset(Kind::Kernel, 1);
     control.priority.store(0, Relaxed);
     control.base_priority.store(0, Relaxed);
@@ -93,7 +102,7 @@ fn current_kernel() -> &'static Control {
         // Fails only while the kernel thread's locals are being destroyed: the slot stays taken.
         None => drop(KERNEL_GUARD.try_with(|_| ())),
     }
-    control
+    Ok(control)
 }
 
 /// Sees to it that [`end_kernel_thread`] is called as the calling kernel thread ends, if std's way,

@@ -27,8 +27,11 @@ static BASE: AtomicPtr<Record> = AtomicPtr::new(ptr::null_mut());
 /// The table's header, for debuggers.
 pub(crate) static HEADER: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 
-/// Makes the table. Called once, by the runtime's start, before any thread exists.
+/// Makes the table, if there is none. Called by the runtime's start, before any thread exists.
 pub(crate) fn create(native: bool) -> std::io::Result<()> {
+    if TABLE.get().is_some() {
+        return Ok(());
+    }
     // Tables that crashed processes left are kept for a day, unless there are many.
     let _ = heddle_record::sweep(TABLE_AGE_MAX);
     let _ = heddle_record::sweep_beyond(TABLES_MAX);

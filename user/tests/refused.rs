@@ -171,6 +171,28 @@ fn limited_address_space_is_left_to_the_program() {
 }
 
 #[test]
+fn threads_wait_where_there_can_be_no_runtime() {
+    if !can_run(&["cc"]) {
+        return;
+    }
+    let folder = folder("waits");
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let headers = format!("-I{}", tests.join("../../capi/tests").display());
+    let words = ["cc", &headers];
+    let program = compile(&folder.join("locks"), &words, &tests.join("allocator_locks.c"));
+    let program = program.expect("built");
+    let library = heddle().with_file_name("libheddle-user.so");
+    // A setting that means nothing.
+    let mut command = Command::new(program);
+    command.env("LD_PRELOAD", &library).env("HEDDLE_SLICE", "0");
+    let output = output(command);
+    assert!(output.status.success(), "{output:?}");
+    let said = said(&output).unwrap_or_else(|| panic!("{output:?}"));
+    assert!(said.contains("HEDDLE_SLICE=0: not understood"), "{said}");
+    fs::remove_dir_all(folder).expect("ours");
+}
+
+#[test]
 fn few_file_descriptors_are_named_as_what_is_missing() {
     if !can_run(&["cc"]) {
         return;

@@ -30,16 +30,21 @@
 //! Nothing here may be called from a signal handler but by way of `later.rs`.
 
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use core::time::Duration;
 
 use super::node;
 use crate::control::{Control, Outcome, WaitKind};
 use crate::model::{self, AtomicU32, fence};
 use crate::sched;
+use crate::sys::clock;
 use crate::wait::{Batch, Locked, WaitQueue};
 
 /// As many as keep a thousand waiting threads mostly apart; 64 KiB that cost nothing unused.
 const BUCKETS_LOG2: u32 = 10;
 pub(crate) const BUCKETS: usize = 1 << BUCKETS_LOG2;
+
+/// See [`wait_unseen`].
+const UNSEEN: Duration = Duration::from_micros(200);
 
 /// A cache line of its own: neighbours are used by strangers.
 #[repr(align(64))]
@@ -114,7 +119,7 @@ pub(crate) unsafe fn wait(
     if unsafe { &*word }.load(Acquire) != expected {
         return Ended::Changed;
     }
-    let me = sched::current();
+    let Ok(me) = sched::try_current() else { return wait_unseen(deadline) };
     if manner.is_cancellable && sched::is_cancellable(me) {
         return Ended::Cancelled;
     }
@@ -146,6 +151,14 @@ pub(crate) unsafe fn wait(
         Outcome::TimedOut => Ended::TimedOut,
         Outcome::Cancelled => Ended::Cancelled,
     }
+}
+
+/// The wait of a kernel thread for which there is no memory: a wake without a reason, a moment
+/// later, and the caller looks at its word again.
+#[cold]
+fn wait_unseen(deadline: u64) -> Ended {
+    std::thread::sleep(UNSEEN);
+    if deadline != 0 && clock::now_ns() >= deadline { Ended::TimedOut } else { Ended::Woken }
 }
 
 /// Wakes at most `most` of those who wait for `address` with one of `bits`; returns how many.

@@ -143,8 +143,8 @@ unsafe fn create(
     if super::this().is_none() {
         process::masked(blocked);
     }
-    // Starts it, so that texts can be kept in its table.
-    if raw::is_native()? {
+    // Starts it, for texts are kept in its table. Without memory for it there may be kernel threads.
+    if raw::is_native().map_err(io::Error::other)? {
         return Err(io::Error::other("HEDDLE_BACKEND=native asks for them"));
     }
     let schedule = Schedule::inherited(wanted);
