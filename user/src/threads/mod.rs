@@ -67,7 +67,8 @@ const ENDED: u32 = 2;
 /// a mutex's owner field has for other things.
 const NUMBER_FIRST: u32 = 1 << 29;
 
-/// See the file's head.
+/// See the file's head. Its alignment leaves room for a count in its address (`registry.rs`).
+#[repr(align(64))]
 pub struct Pthread {
     state: AtomicU32,
     /// The `pthread_t` of whoever joins it; 0 = nobody.

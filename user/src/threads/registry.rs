@@ -1,10 +1,10 @@
 //! Which full thread has which number.
 //!
 //! Invariants:
-//! 1. A thread is in here from before it can run until it has ended. An entry whose lowest bit is
-//!    set is in use by somebody who looks at the thread; it does not go meanwhile.
-//! 2. An entry is held for a few instructions, pinned: by no signal handler ([`raw::when_unpinned`]
-//!    is for them).
+//! 1. A thread is in here from before it can run until it has ended. The lowest bits of an entry
+//!    count those who look at the thread; it does not go meanwhile.
+//! 2. Nobody who looks waits for another who does: a signal handler may look at a thread that it
+//!    has interrupted a look at.
 
 use core::hint;
 use core::ptr;
@@ -24,8 +24,10 @@ type Chunk = [AtomicUsize; CHUNK];
 static CHUNKS: [AtomicPtr<Chunk>; CHUNKS_MAX] =
     [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS_MAX];
 
-/// The entry's lowest bit.
-const IN_USE: usize = 1;
+/// The bits of an entry that count who looks: an address of a [`Pthread`] has none of them. More
+/// looks at one thread at a time wait for each other.
+const USERS: usize = align_of::<Pthread>() - 1;
+const _: () = assert!(USERS == 63);
 
 fn entry(slot: u32) -> Option<&'static AtomicUsize> {
     let (chunk, index) = (slot as usize / CHUNK, slot as usize % CHUNK);
@@ -62,10 +64,10 @@ pub fn enter(slot: u32, thread: &Pthread) {
 pub fn leave(slot: u32) {
     let Some(entry) = entry(slot) else { return };
     let _pin = raw::pin();
-    let mut seen = entry.load(Relaxed) & !IN_USE;
+    let mut seen = entry.load(Relaxed) & !USERS;
     // ORDER: Acquire: who used it is done.
     while let Err(now) = entry.compare_exchange_weak(seen, 0, Acquire, Relaxed) {
-        seen = now & !IN_USE;
+        seen = now & !USERS;
         hint::spin_loop();
     }
 }
@@ -83,22 +85,26 @@ pub fn find_from(first: u32, mut is_wanted: impl FnMut(&Pthread) -> bool) -> Opt
 pub fn with<T>(slot: u32, look: impl FnOnce(&Pthread) -> T) -> Option<T> {
     let entry = entry(slot)?;
     let _pin = raw::pin();
-    let mut seen = entry.load(Relaxed) & !IN_USE;
+    let mut seen = entry.load(Relaxed);
     loop {
-        if seen == 0 {
+        if seen & !USERS == 0 {
             return None;
         }
-        // ORDER: Acquire pairs with the Release in `enter`.
-        match entry.compare_exchange_weak(seen, seen | IN_USE, Acquire, Relaxed) {
-            Ok(_) => break,
-            Err(now) => seen = now & !IN_USE,
+        if seen & USERS == USERS {
+            hint::spin_loop();
+            seen = entry.load(Relaxed);
+            continue;
         }
-        hint::spin_loop();
+        // ORDER: Acquire pairs with the Release in `enter`.
+        match entry.compare_exchange_weak(seen, seen + 1, Acquire, Relaxed) {
+            Ok(_) => break,
+            Err(now) => seen = now,
+        }
     }
-    let thread: *const Pthread = ptr::with_exposed_provenance(seen);
+    let thread: *const Pthread = ptr::with_exposed_provenance(seen & !USERS);
     // SAFETY: by invariant 1.
     let result = look(unsafe { &*thread });
     // ORDER: Release pairs with the Acquire in `leave`.
-    entry.store(seen, Release);
+    entry.fetch_sub(1, Release);
     Some(result)
 }
