@@ -278,11 +278,15 @@ pub fn stack_bounds() -> Option<(*mut u8, usize)> {
     Some((usable_from(me), me.stack_usable()))
 }
 
-/// In a forked child: the caller, which ran on a worker in the parent, is a kernel thread now.
+/// In a forked child: the caller, which ran on a worker in the parent, is a kernel thread now, and
+/// waits as one.
 ///
-/// It goes on where it is; there is no worker that would run anything else.
+/// It goes on where it is; there is no worker that would run anything else. The parent's threads
+/// that were ready, or whose time comes, would run here too, and what ends their waits would be
+/// taken out of the parent's reactors, which are the kernel's own for both.
 pub fn leave_worker_after_fork() {
     sched::leave_worker();
+    sched::become_kernel_thread();
 }
 
 /// Keeps the calling full thread where it is while the pin lives: it is not preempted. It must be

@@ -58,6 +58,15 @@ pub(crate) fn leave_worker() {
     WORKER.set(None);
 }
 
+/// The calling full thread, if it is one, has no worker any more: it waits as a kernel thread.
+pub(crate) fn become_kernel_thread() {
+    if let Some(me) = full::me() {
+        me.worker.store(ptr::null_mut(), Relaxed);
+        me.kind.set(Kind::Kernel);
+        me.result.store(FUTEX_WAITING, Relaxed);
+    }
+}
+
 /// The calling thread: a user-level thread on a worker, else the kernel thread.
 ///
 /// # Panics

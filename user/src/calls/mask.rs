@@ -52,10 +52,17 @@ fn of_kernel_thread() -> u64 {
     bits(&set)
 }
 
+/// Gives the calling kernel thread this mask, in a child that a full thread has forked: there the
+/// mask is the kernel thread's again. Not before the fork: the program's handlers of it run then,
+/// and the thread may wait in them and go on on another worker.
+pub fn take_on(blocked: u64) {
+    // SAFETY: a valid set.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &set_of(blocked), ptr::null_mut()) };
+}
+
 /// Blocks all signals for the calling kernel thread, one of this library's own.
 pub fn block_all() {
-    // SAFETY: a valid set.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &set_of(u64::MAX), ptr::null_mut()) };
+    take_on(u64::MAX);
 }
 
 /// Gives the calling full thread this mask; what is pending and unblocked comes before this
@@ -68,7 +75,9 @@ pub fn set_own(blocked: u64) {
     }
 }
 
-/// Makes a call for a full thread as if the kernel thread below it had the mask `blocked`.
+/// Makes a call for a full thread as if the kernel thread below it had the mask `blocked`: one in
+/// which nothing of the program's runs and nothing waits in the runtime, for the mask is the
+/// worker's again only where it was changed.
 pub fn with<T>(blocked: u64, call: impl FnOnce() -> T) -> T {
     let mut before = set_of(0);
     // SAFETY: valid sets.
@@ -118,21 +127,6 @@ fn change(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int {
     0
 }
 
-/// `fork` of a full thread. The child has one thread, a kernel thread: the kernel gets the mask
-/// that the full thread had.
-fn fork() -> pid_t {
-    let mut before = set_of(0);
-    // SAFETY: valid sets; what the child may do is the program's concern.
-    unsafe {
-        libc::pthread_sigmask(libc::SIG_SETMASK, &set_of(own()), &mut before);
-        let child = libc::fork();
-        if child != 0 {
-            errno::kept(|| libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut()));
-        }
-        child
-    }
-}
-
 exported! {
     (heddle_user_pthread_sigmask) (
         how: c_int, set: *const sigset_t, old: *mut sigset_t
@@ -148,10 +142,6 @@ exported! {
                 -1
             }
         }
-    }
-
-    (heddle_user_fork, heddle_user___fork) () -> pid_t {
-        fork()
     }
 
     (heddle_user_posix_spawn) (
@@ -177,8 +167,10 @@ exported! {
     }
 
     (heddle_user_popen) (command: *const c_char, mode: *const c_char) -> *mut FILE {
+        let blocked = own();
+        // It allocates, and the thread might wait for that and go on on another worker.
         // SAFETY: the caller's texts.
-        with(own(), || unsafe { libc::popen(command, mode) })
+        away(|| with(blocked, || unsafe { libc::popen(command, mode) }))
     }
 
     (heddle_user_pclose) (stream: *mut FILE) -> c_int {

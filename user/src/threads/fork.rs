@@ -1,13 +1,14 @@
 //! What a forked child knows: the one thread that it has is a kernel thread now, whatever it was.
 //!
 //! Workers do not survive a fork. A full thread that forks goes on in the child on its own stack
-//! with its own thread-local storage, on the kernel thread that was its worker; threads that the
-//! child makes are the C library's, if the runtime had started before the fork.
+//! with its own thread-local storage and its own mask, on the kernel thread that was its worker;
+//! threads that the child makes are the C library's, if the runtime had started before the fork.
 
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
 
 use super::{LIVE, Pthread, own, this};
+use crate::calls::mask;
 
 /// How many forks lead to this process.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
@@ -36,7 +37,9 @@ extern "C" fn in_child() {
         NO_MORE.store(true, Relaxed);
     }
     LIVE.store(0, Relaxed);
-    if let Some(me) = this() {
+    // Not in a child's child: its parent was a kernel thread.
+    if let Some(me) = this().filter(|_| own::is_running()) {
+        mask::take_on(me.signals.blocked());
         CHILD.store(core::ptr::from_ref(me).cast_mut(), Relaxed);
         own::stop_running();
         heddle::raw::leave_worker_after_fork();
