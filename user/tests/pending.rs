@@ -10,7 +10,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::{Mutex, PoisonError};
 
 use libc::{c_int, siginfo_t};
-use pending::{Pending, bit};
+use pending::{Added, Pending, bit};
 
 #[path = "../src/threads/signals/pending.rs"]
 mod pending;
@@ -132,7 +132,7 @@ fn send(signal: c_int) {
     let Some(pending) = PENDING.with_borrow(|pending| *pending) else { return };
     tell(Event::Begun(signal));
     VALUE.set(VALUE.get() + 1);
-    assert!(pending.add(&info(signal, VALUE.get())), "the pool is used up");
+    assert_ne!(pending.add(&info(signal, VALUE.get())), Added::Refused, "the pool is used up");
 }
 
 fn take(pending: &Pending) {
@@ -227,12 +227,12 @@ fn without_a_free_entry_a_signal_is_still_pending() {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let pending = Pending::new();
     let mut count = 0;
-    while pending.add(&info(QUEUED, count)) {
+    while pending.add(&info(QUEUED, count)) == Added::Whole {
         count += 1;
     }
     let mut bare = info(PLAIN, 7);
     bare.si_code = SI_TKILL;
-    assert!(pending.add(&bare));
+    assert_eq!(pending.add(&bare), Added::Bare);
     assert_eq!(pending.take(bit(PLAIN)).map(|info| value_of(&info)), Some(0));
     for value in 0..count {
         assert_eq!(pending.take(bit(QUEUED)).map(|info| value_of(&info)), Some(value));

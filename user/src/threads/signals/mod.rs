@@ -44,7 +44,7 @@ use heddle::raw;
 use libc::{pthread_t, siginfo_t, sigset_t, ucontext_t};
 
 use self::alternate::Alternate;
-use self::pending::Pending;
+use self::pending::{Added, Pending};
 use super::{Pthread, cancel, find, fork, registry, this, with_number};
 use crate::calls::mask;
 use crate::errno;
@@ -211,17 +211,19 @@ fn send_info(target: &Pthread, info: &siginfo_t) -> c_int {
     let is_blocked = target.signals.blocked() & bit(signal) != 0;
     match action.sa_sigaction {
         _ if is_blocked => {}
-        libc::SIG_IGN => return 0,
-        libc::SIG_DFL if IGNORED & bit(signal) != 0 => return 0,
+        libc::SIG_IGN => return timers::dropped(info),
+        libc::SIG_DFL if IGNORED & bit(signal) != 0 => return timers::dropped(info),
         libc::SIG_DFL => {
             act_by_default(signal);
-            return 0;
+            return timers::dropped(info);
         }
         _ => {}
     }
     // Step 1 of the protocol.
-    if !target.signals.pending.add(info) {
-        return libc::EAGAIN;
+    match target.signals.pending.add(info) {
+        Added::Whole => {}
+        Added::Bare => _ = timers::dropped(info),
+        Added::Refused => return libc::EAGAIN,
     }
     match this() {
         Some(me) if ptr::eq(me, target) && me.signals.masked.get() => {}
@@ -411,6 +413,7 @@ pub fn answer_if_called() {
 pub fn close(me: &Pthread) {
     me.signals.want_none();
     me.signals.block_only(u64::MAX);
+    timers::forget(super::number());
     raw::answer_call();
 }
 

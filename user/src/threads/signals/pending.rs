@@ -38,6 +38,17 @@ pub const fn bit(signal: c_int) -> u64 {
     1 << (signal - 1)
 }
 
+/// What came of a signal that was added.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Added {
+    /// It is pending, with all that is known of it.
+    Whole,
+    /// It is pending, or was already, and nothing is known of this one.
+    Bare,
+    /// There is no room for what it carries.
+    Refused,
+}
+
 struct Entry {
     /// The entry behind this one, plus one; 0 = none.
     next: AtomicU32,
@@ -107,17 +118,21 @@ impl Pending {
         self.set.load(Acquire)
     }
 
-    /// Adds a signal; false when there is no room for what it carries.
-    pub fn add(&self, info: &siginfo_t) -> bool {
+    /// Adds a signal.
+    pub fn add(&self, info: &siginfo_t) -> Added {
         let signal = bit(info.si_signo);
         let is_queued = info.si_signo >= REALTIME_FIRST;
         // ORDER: AcqRel, step 2: who finds the bit is followed by the handler of who has set it.
         if !is_queued && self.set.fetch_or(signal, AcqRel) & signal != 0 {
-            return true;
+            return Added::Bare;
         }
+        let mut added = Added::Bare;
         match take_entry() {
-            Some(number) => self.link(number, info),
-            None if is_queued && info.si_code != super::SI_TKILL => return false,
+            Some(number) => {
+                self.link(number, info);
+                added = Added::Whole;
+            }
+            None if is_queued && info.si_code != super::SI_TKILL => return Added::Refused,
             None => {
                 // ORDER: Release pairs with the AcqRel in `take_bare`.
                 self.bare.fetch_or(signal, Release);
@@ -127,7 +142,7 @@ impl Pending {
             // ORDER: Release, step 3: what was linked is seen by who sees the bit.
             self.set.fetch_or(signal, Release);
         }
-        true
+        added
     }
 
     fn link(&self, number: u32, info: &siginfo_t) {

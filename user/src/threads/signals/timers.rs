@@ -5,8 +5,12 @@
 //! and how often it expired. As with the kernel, one signal of a timer is pending at a time; what
 //! comes meanwhile is counted as overrun.
 //!
-//! Invariant: a slot belongs to the timer whose number stands in it, from before the timer can
-//! expire until it is deleted.
+//! Invariants:
+//! 1. A slot belongs to the timer whose number stands in it, from before the timer can expire until
+//!    it is deleted.
+//! 2. An expiry is told of by the signal that is pending, or by a new one: whether one is pending
+//!    and what it does not tell of yet is one word.
+//! 3. A timer outlives its thread, but sends to nobody then: the number is another thread's soon.
 //!
 //! # Safety
 //! For all exported functions of this file: as the C library's functions of the same name.
@@ -42,19 +46,20 @@ struct Slot {
     /// The thread, and the signal.
     thread: AtomicU32,
     signal: AtomicI32,
-    /// A signal of it is pending for the thread.
-    is_pending: AtomicBool,
-    /// How often it expired since.
-    missed: AtomicI32,
+    /// [`PENDING`] while a signal of it is pending for the thread, and how often it expired since.
+    state: AtomicU32,
 }
+
+const PENDING: u32 = 1 << 31;
+/// `thread`: it has ended.
+const NOBODY: u32 = 0;
 
 static SLOTS: [Slot; TIMERS] = [const {
     Slot {
         number: AtomicI32::new(FREE),
         thread: AtomicU32::new(0),
         signal: AtomicI32::new(0),
-        is_pending: AtomicBool::new(false),
-        missed: AtomicI32::new(0),
+        state: AtomicU32::new(0),
     }
 }; TIMERS];
 
@@ -77,10 +82,15 @@ pub fn taken(info: siginfo_t) -> siginfo_t {
     }
     let mut sent = fields(&info);
     let Some(slot) = slot_of(sent.pid as i32) else { return info };
-    sent.uid = sent.uid.wrapping_add(slot.missed.swap(0, Relaxed) as u32);
-    // ORDER: Release: what was missed is told before more is sent.
-    slot.is_pending.store(false, Release);
+    // ORDER: AcqRel: this signal was taken before the next one is sent.
+    sent.uid = sent.uid.wrapping_add(slot.state.swap(0, AcqRel) & !PENDING);
     sent.info()
+}
+
+/// Nobody will take this signal, or it will not be known whose it was: as if it were taken now.
+pub fn dropped(info: &siginfo_t) -> c_int {
+    taken(*info);
+    0
 }
 
 /// Passes on what the kernel sent for a timer.
@@ -90,17 +100,35 @@ fn pass_on(info: &siginfo_t) {
         return;
     }
     let Some(slot) = slot_of(sent.pid as i32) else { return };
-    // ORDER: AcqRel pairs with the Release in `taken`.
-    if slot.is_pending.swap(true, AcqRel) {
-        slot.missed.fetch_add(1 + sent.uid as i32, Relaxed);
+    let more = |state: u32| {
+        let missed = (state & !PENDING).saturating_add(1).saturating_add(sent.uid);
+        if state & PENDING == 0 { PENDING } else { PENDING | missed.min(!PENDING) }
+    };
+    // ORDER: AcqRel pairs with the swap in `taken`.
+    let before = slot.state.fetch_update(AcqRel, Relaxed, |state| Some(more(state)));
+    if before.is_ok_and(|state| state & PENDING != 0) {
         return;
     }
+    let thread = slot.thread.load(Relaxed);
     let info = sent.of(slot.signal.load(Relaxed)).info();
-    if send_info_to(slot.thread.load(Relaxed), &info) != 0 {
+    if thread == NOBODY || send_info_to(thread, &info) != 0 {
         // ORDER: as in `taken`.
-        slot.is_pending.store(false, Release);
+        slot.state.store(0, Release);
     }
 }
+
+/// The full thread with this number ends.
+pub fn forget(number: u32) {
+    if ARE_SOME.load(Relaxed) {
+        for slot in &SLOTS {
+            // Fails for the slots of others.
+            let _ = slot.thread.compare_exchange(number, NOBODY, Relaxed, Relaxed);
+        }
+    }
+}
+
+/// Timers for full threads were made.
+static ARE_SOME: AtomicBool = AtomicBool::new(false);
 
 /// Starts the bearer; its number, or `None` where that was refused.
 fn bearer() -> Option<pid_t> {
@@ -141,10 +169,10 @@ unsafe fn create(clock: clockid_t, event: &sigevent, thread: pid_t, timer: *mut 
     borne.sigev_signo = BORNE;
     borne.sigev_notify_thread_id = tid;
     slot.number.store(TAKEN, Relaxed);
+    ARE_SOME.store(true, Relaxed);
     slot.thread.store(thread as u32, Relaxed);
     slot.signal.store(event.sigev_signo, Relaxed);
-    slot.is_pending.store(false, Relaxed);
-    slot.missed.store(0, Relaxed);
+    slot.state.store(0, Relaxed);
     // SAFETY: by 1; a timer expires after it was set, which its caller can't do before.
     let failed = errno::kept(|| unsafe { timer_create(clock, &mut borne, timer) } != 0);
     // SAFETY: by 1.
@@ -191,6 +219,7 @@ unsafe extern "C-unwind" fn heddle_user_timer_create(
 unsafe extern "C-unwind" fn heddle_user_timer_delete(timer: timer_t) -> c_int {
     // A number is given anew as soon as the timer is gone.
     if let Some(slot) = slot_of(timer.cast::<c_void>().addr() as i32) {
+        slot.thread.store(NOBODY, Relaxed);
         // ORDER: Release pairs with the Acquire in `slot_of`: what used the slot is done.
         slot.number.store(FREE, Release);
     }
