@@ -272,12 +272,18 @@ fn learn(host: &Host, number: u32, start: usize) {
 /// Without the other library the role is the start function's name, and all else as asked for.
 fn without_account(origin: &Origin, wanted: &Wanted) -> Planned {
     static ROLES: Mutex<BTreeMap<usize, u16>> = Mutex::new(BTreeMap::new());
-    // Whoever waits for the lock does so in the kernel.
-    let _pin = raw::pin();
-    let mut roles = ROLES.lock().unwrap_or_else(PoisonError::into_inner);
-    let role = *roles
-        .entry(origin.start)
-        .or_insert_with(|| raw::intern_role(&identity::describe(origin.start)));
+    // Whoever waits for the lock does so in the kernel, so its holder is pinned; and looks for no
+    // name: the loader's lock may belong to a thread that comes here next, from a constructor.
+    let roles = || ROLES.lock().unwrap_or_else(PoisonError::into_inner);
+    let pinned = raw::pin();
+    let known = roles().get(&origin.start).copied();
+    drop(pinned);
+    let role = known.unwrap_or_else(|| {
+        let role = raw::intern_role(&identity::describe(origin.start));
+        let _pin = raw::pin();
+        roles().insert(origin.start, role);
+        role
+    });
     Planned {
         kind: 0,
         known: Known { role, ..Known::default() },
