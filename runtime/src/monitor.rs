@@ -25,7 +25,7 @@
 
 use core::cell::Cell;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 use std::collections::HashSet;
 use std::io::{self, Write};
 use std::time::Duration;
@@ -109,6 +109,8 @@ impl Monitor {
     /// A worker has left its sleep.
     #[inline]
     pub fn worker_awake(&self) {
+        // ORDER: the worker is awake before this look; pairs with the fence in `Watch::sleep`.
+        fence(SeqCst);
         if self.asleep.load(Relaxed) != 0 && self.asleep.swap(0, SeqCst) != 0 {
             futex::wake(&self.asleep, 1);
         }
@@ -201,7 +203,9 @@ impl Watch {
     fn sleep(&self) {
         let monitor = &self.runtime.monitor;
         monitor.asleep.store(1, SeqCst);
-        // ORDER: a worker that woke before it could see the store is seen here.
+        // ORDER: a worker that woke before it could see the store is seen here; pairs with the
+        // fence in `worker_awake`.
+        fence(SeqCst);
         if self.runtime.workers().any(|w| !w.sleeping.is_asleep()) {
             monitor.asleep.store(0, SeqCst);
             return;
