@@ -7,6 +7,10 @@
 //!
 //! The pool grows while jobs wait and nobody is idle; who is idle for [`IDLE`] ends. The list of
 //! jobs is bounded by the number of threads: each waits for its own job.
+//!
+//! Jobs that end by themselves share [`THREADS_MAX`] kernel threads. Those that may wait for what
+//! another thread does ([`interruptible`]) get as many as the kernel gives: the thread that they
+//! wait for may need one, too.
 
 use core::hint;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
@@ -21,7 +25,7 @@ use crate::deadlock::HELPERS_IDLE;
 use crate::sys::{clock, signals, task};
 use crate::{full, io, lot, sched, wait};
 
-/// Most kernel threads of the pool. More jobs than this wait for a thread.
+/// Most kernel threads of the pool beside those for open-ended jobs. More jobs wait for a thread.
 const THREADS_MAX: u32 = 512;
 /// How long a kernel thread of the pool waits for a job before it ends.
 const IDLE: Duration = Duration::from_secs(10);
@@ -38,6 +42,8 @@ struct State {
     jobs: VecDeque<JobPointer>,
     threads: u32,
     idle: u32,
+    /// Open-ended jobs, in the list and running.
+    open_ended: u32,
     /// Idle threads that no job is meant for, as the deadlock report counts them.
     unneeded: u32,
 }
@@ -53,7 +59,13 @@ impl State {
 }
 
 static POOL: Pool = Pool {
-    state: Mutex::new(State { jobs: VecDeque::new(), threads: 0, idle: 0, unneeded: 0 }),
+    state: Mutex::new(State {
+        jobs: VecDeque::new(),
+        threads: 0,
+        idle: 0,
+        open_ended: 0,
+        unneeded: 0,
+    }),
     wake: Condvar::new(),
 };
 
@@ -61,6 +73,7 @@ static POOL: Pool = Pool {
 struct JobPointer {
     job: *mut (),
     run: unsafe fn(*mut ()),
+    is_open_ended: bool,
 }
 
 // SAFETY: the closure in the job is Send, and the job outlives its run.
@@ -105,7 +118,8 @@ where
     // From the moment it is queued the job may make the caller ready: until it has parked, a full
     // thread must do nothing else that makes it so, as being preempted does.
     let pin = full::pin();
-    let queued = POOL.queue(JobPointer { job: (&raw mut job).cast(), run: run::<F, T> });
+    let pointer = JobPointer { job: (&raw mut job).cast(), run: run::<F, T>, is_open_ended: false };
+    let queued = POOL.queue(pointer);
     if queued {
         // Ended by `run` only: neither deadline nor cancellation, for the job borrows from us.
         let outcome = sched::wait(me, 0);
@@ -174,7 +188,8 @@ where
     let mut errand = Errand { closure: Some(f), result: None, tid, done };
     let place = &raw mut errand;
     let pin = full::pin();
-    let is_queued = POOL.queue(JobPointer { job: place.cast(), run: run_errand::<F, T> });
+    let pointer = JobPointer { job: place.cast(), run: run_errand::<F, T>, is_open_ended: true };
+    let is_queued = POOL.queue(pointer);
     drop(pin);
     if !is_queued {
         return run_here(errand);
@@ -273,13 +288,10 @@ impl Pool {
     fn queue(&'static self, job: JobPointer) -> bool {
         let mut state = self.lock();
         if (state.jobs.len() as u32) < state.idle {
-            state.jobs.push_back(job);
-            state.settle();
-            drop(state);
-            self.wake.notify_one();
+            self.give(state, job);
             return true;
         }
-        if state.threads < THREADS_MAX {
+        if job.is_open_ended || state.threads.saturating_sub(state.open_ended) < THREADS_MAX {
             // Made under the lock: so whoever sees a thread counted may rely on it.
             match self.add_thread() {
                 Ok(()) => state.threads += 1,
@@ -290,11 +302,16 @@ impl Pool {
                 Err(_refused) => {}
             }
         }
+        self.give(state, job);
+        true
+    }
+
+    fn give(&self, mut state: MutexGuard<'_, State>, job: JobPointer) {
+        state.open_ended += u32::from(job.is_open_ended);
         state.jobs.push_back(job);
         state.settle();
         drop(state);
         self.wake.notify_one();
-        true
     }
 
     fn add_thread(&'static self) -> std::io::Result<()> {
@@ -316,6 +333,7 @@ impl Pool {
                 // SAFETY: whoever queued it waits for this call.
                 unsafe { (job.run)(job.job) };
                 state = self.lock();
+                state.open_ended -= u32::from(job.is_open_ended);
             }
             state.idle += 1;
             state.settle();
