@@ -259,7 +259,9 @@ exported! {
 
 // ---- connections
 
-const LOCKS: usize = 64;
+/// More than there are descriptors as low as a listener's: who waits behind a try that sleeps after
+/// all waits for the same listener.
+const LOCKS: usize = 1024;
 /// Threads of this process that accept from one listener try one after the other: whoever has
 /// seen a connection gets it. By descriptor.
 static ACCEPTING: [Mutex<()>; LOCKS] = [const { Mutex::new(()) }; LOCKS];
