@@ -338,6 +338,9 @@ pub fn text_of(address: usize) -> Option<(usize, usize)> {
 /// The signal that preempts full threads; the program's masks must not block it on workers.
 pub const PREEMPTION_SIGNAL: i32 = crate::preempt::SIGNAL;
 
+/// The other signals that workers let through: those that report a fault of the program.
+pub const FAULTS: [i32; 6] = crate::sys::task::FAULTS;
+
 /// Tells the [`Observer`] what the chosen ones of the threads that live have used of their stacks.
 pub fn tell_living() {
     crate::stack::peak::tell_living();

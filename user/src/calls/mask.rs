@@ -13,6 +13,7 @@ use core::cell::Cell;
 use core::ffi::{c_char, c_int};
 use core::ptr;
 
+use heddle::raw;
 use libc::{FILE, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t, sigset_t};
 
 use super::{away, exported};
@@ -63,6 +64,15 @@ pub fn take_on(blocked: u64) {
 /// Blocks all signals for the calling kernel thread, one of this library's own.
 pub fn block_all() {
     take_on(u64::MAX);
+}
+
+/// Gives the caller's worker its mask back: a handler of a fault, for which the kernel has changed
+/// it, is left for good.
+pub fn restore_workers() {
+    let faults = raw::FAULTS.into_iter().fold(0, |set, signal| set | signals::bit(signal));
+    let open = faults | signals::bit(raw::PREEMPTION_SIGNAL);
+    // SAFETY: a valid set.
+    unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &set_of(open), ptr::null_mut()) };
 }
 
 /// Gives the calling full thread this mask; what is pending and unblocked comes before this
