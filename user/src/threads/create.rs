@@ -143,7 +143,7 @@ unsafe fn create(
     if super::this().is_none() {
         process::masked(blocked);
     }
-    // Starts it, for texts are kept in its table. Without memory for it there may be kernel threads.
+    // Starts it, for texts are kept in its table. Kernel threads may do without it.
     if raw::is_native().map_err(io::Error::other)? {
         return Err(io::Error::other("HEDDLE_BACKEND=native asks for them"));
     }
