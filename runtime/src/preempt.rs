@@ -109,9 +109,10 @@ pub(crate) fn ask(tid: i32) {
 }
 
 /// A thread of this priority is ready at `worker`: a less urgent full thread that computes there
-/// leaves now, not when its slice is over. If it can't be left just then, the monitor asks again.
+/// leaves now, not when its slice is over, unless that is the one that the Lazy region gets by its
+/// bound. If it can't be left just then, the monitor asks again.
 pub(crate) fn make_room(worker: &Worker, priority: u8) {
-    if worker.runtime.config.slice_ns == 0 || missing().is_some() {
+    if worker.runtime.config.slice_ns == 0 || missing().is_some() || worker.is_lazy_turn() {
         return;
     }
     // SAFETY: null or a slot of the slab.
@@ -169,6 +170,10 @@ fn yield_here(me: &'static Control) {
     // The kernel has set the defaults for the handler. The thread gets its own back from the
     // frame; who runs next has to find the worker's.
     here.restore_float_control();
+    if !me.is_critical() {
+        // It is not the Lazy region that has waited.
+        here.worker().lazy_ran();
+    }
     here.worker().yield_full(me);
 }
 

@@ -93,6 +93,8 @@ pub(crate) struct Worker {
     looked: Cell<u64>,
     budget_full: Cell<u32>,
     lazy_served: Cell<u64>,
+    /// The last activation that was the Lazy region's by its bound.
+    lazy_turn: AtomicU64,
     /// Its number.
     pub index: u32,
     /// Its kernel thread.
@@ -177,6 +179,7 @@ impl Worker {
             looked: Cell::new(now),
             budget_full: Cell::new(SWITCHES_PER_LOOK),
             lazy_served: Cell::new(now),
+            lazy_turn: AtomicU64::new(0),
             index,
             tid: task::tid(),
             record,
@@ -269,6 +272,7 @@ impl Worker {
         if self.lazy_is_due() {
             self.lazy_served.set(self.now.get());
             if let Some(thread) = self.next_lazy() {
+                self.lazy_turn.store(self.switches.load(Relaxed) + 1, Relaxed);
                 return Some(thread);
             }
         }
@@ -294,6 +298,16 @@ impl Worker {
         let first =
             if light_first { self.queues.pop_lazy() } else { self.pop_offered(Offered::pop_lazy) };
         first.or_else(|| self.offered.pop_lazy()).or_else(|| self.queues.pop_lazy())
+    }
+
+    /// A lazy thread has run until now.
+    pub fn lazy_ran(&self) {
+        self.lazy_served.set(clock::now_ns());
+    }
+
+    /// Whether the thread that runs has the slice that the Lazy region gets by its bound.
+    pub fn is_lazy_turn(&self) -> bool {
+        self.lazy_turn.load(Relaxed) == self.switches.load(Relaxed)
     }
 
     /// Whether the Lazy region has waited longer than its bound.
