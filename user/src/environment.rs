@@ -33,16 +33,13 @@ pub fn workers() -> Option<usize> {
 /// that nothing may come between; and that of a library that has taken `malloc` over, for a new
 /// worker's storage comes from there. A program that has it built in does not count: its threads
 /// could be left nowhere.
-pub fn guarded_texts() -> Vec<(usize, usize)> {
+pub fn guarded_texts() -> impl Iterator<Item = (usize, usize)> {
     // SAFETY: an address, or 0.
     let program = raw::text_of(unsafe { libc::getauxval(libc::AT_ENTRY) } as usize);
-    let mut texts = real::texts();
-    texts.extend(own_text());
-    texts.extend(raw::text_of(libc::malloc as *const () as usize));
-    texts.retain(|&text| Some(text) != program);
-    texts.sort_unstable();
-    texts.dedup();
-    texts
+    let allocator = raw::text_of(libc::malloc as *const () as usize);
+    // There is room for some: the most important first.
+    let texts = [own_text(), allocator].into_iter().flatten().chain(real::texts());
+    texts.filter(move |&text| Some(text) != program)
 }
 
 /// Where this library's code lies.
