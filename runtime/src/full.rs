@@ -112,6 +112,32 @@ pub(crate) fn me() -> Option<&'static Control> {
     OWN.with(|own| own.thread.get())
 }
 
+/// What [`OWN`] says of the context that the calling kernel thread is about to leave. In a
+/// simulation all contexts run on one kernel thread and share its storage, so each takes up its
+/// own as it goes on.
+#[cfg(feature = "sim")]
+pub(crate) struct Kept(Option<&'static Control>, u32, bool);
+
+#[cfg(feature = "sim")]
+pub(crate) fn keep() -> Kept {
+    OWN.with(|own| Kept(own.thread.get(), own.pins.get(), own.has_work.get()))
+}
+
+#[cfg(feature = "sim")]
+pub(crate) fn take_up(Kept(thread, pins, has_work): Kept) {
+    OWN.with(|own| {
+        own.thread.set(thread);
+        own.pins.set(pins);
+        own.has_work.set(has_work);
+    });
+}
+
+/// `thread` is about to run its first own code in a simulation; `None`: a worker's loop is.
+#[cfg(feature = "sim")]
+pub(crate) fn begin_in_simulation(thread: Option<&'static Control>) {
+    take_up(Kept(thread.filter(|it| it.kind.get() == crate::control::Kind::Full), 0, false));
+}
+
 /// Whether the calling thread is pinned.
 pub fn is_pinned() -> bool {
     OWN.with(|own| own.pins.get() != 0)
@@ -131,6 +157,8 @@ pub struct Pin(bool);
 pub fn pin() -> Pin {
     let exist = exist();
     if exist {
+        #[cfg(feature = "sim")]
+        crate::sim::preemption();
         OWN.with(|own| own.pins.set(own.pins.get() + 1));
         // What the pin is for comes after it, for a signal handler on this thread too.
         compiler_fence(SeqCst);
@@ -158,6 +186,8 @@ impl Drop for Pin {
                     later::work();
                 }
             });
+            #[cfg(feature = "sim")]
+            crate::sim::preemption();
         }
     }
 }

@@ -177,6 +177,13 @@ fn yield_here(me: &'static Control) {
     here.worker().yield_full(me);
 }
 
+/// What the handler does, in a simulation; false if the caller may not be left here.
+#[cfg(feature = "sim")]
+pub(crate) fn leave_here() -> bool {
+    let left = full::me().filter(|me| !full::is_pinned() && me.wait.get() == WaitKind::None);
+    left.map(yield_here).is_some()
+}
+
 /// The thread that was interrupted, if it may be left there; see the file's head.
 fn may_leave(interrupted: &Interrupted) -> Option<&'static Control> {
     let me = full::me()?;

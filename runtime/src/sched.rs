@@ -45,6 +45,11 @@ const FUTEX_LOOK: i32 = 2;
 /// ask [`full::here`].
 #[inline(always)]
 pub(crate) fn worker() -> Option<&'static Worker> {
+    #[cfg(feature = "sim")]
+    if full::me().is_some() {
+        // It has no storage of its own there, and has to find its worker as if it had.
+        return None;
+    }
     WORKER.get()
 }
 

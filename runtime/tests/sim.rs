@@ -50,7 +50,7 @@ fn nap(random: &Random) -> Duration {
 /// Something between two steps.
 fn pause(random: &Random) {
     match random.below(8) {
-        0..=2 => {}
+        0..=2 => (0..3).for_each(|_| sim::point()),
         3..=5 => thread::yield_now(),
         6 => thread::sleep(nap(random)),
         _ => drop(sim::operate(random.below(60_000), random.below(2) * 30_000)),
@@ -440,5 +440,6 @@ fn random_programs_end_with_the_right_counts() {
         (1..50).map(each).collect()
     };
     assert_eq!(schedules(), schedules());
+    assert!(simulation.preempted() > 1000, "no full thread was left where it was");
     println!("{count} seeds in {:?}", start.elapsed());
 }

@@ -111,7 +111,7 @@ fn some_moment(random: &Random) -> Moment {
 /// Something between two steps.
 fn pause(random: &Random) {
     match random.below(8) {
-        0..=2 => {}
+        0..=2 => (0..3).for_each(|_| sim::point()),
         3..=5 => thread::yield_now(),
         6 => thread::sleep(nap(random)),
         _ => drop(sim::operate(random.below(60_000), random.below(2) * 30_000)),
@@ -265,6 +265,10 @@ fn start(seed: u64) -> Program {
         if random.below(4) == 0 {
             builder = builder.priority(1 + random.below(99) as u8);
         }
+        if random.below(2) == 0 {
+            // It may be left at any point, and go on elsewhere.
+            builder = builder.full();
+        }
         let seed = seed.wrapping_mul(31).wrapping_add(stream + 1);
         builder.spawn(move || body(world, &Random::new(seed))).unwrap()
     };
@@ -369,4 +373,5 @@ fn random_programs_on_words_end_with_the_right_counts() {
         (1..50).map(each).collect()
     };
     assert_eq!(schedules(), schedules(), "a seed is one schedule");
+    assert!(simulation.preempted() > 1000, "no full thread was left where it was");
 }

@@ -10,6 +10,9 @@
 //! 1. All workers of the simulation are made and run by one kernel thread, the driver's.
 //! 2. Whatever the scheduler decides depends on the seed alone: not on the time of day, not on
 //!    addresses, not on what earlier runs have left in the pools ([`Mute`]).
+//! 3. A full thread has no storage of its own here; what it knows of itself, its pins above all, is
+//!    taken up with each context (`full.rs`, `Kept`). Where the signal that preempts could find it
+//!    without a pin, it may be left ([`preemption`]): at each point, and where pins begin or end.
 //!
 //! Not here: preemption between plain loads and stores, weak memory (loom's business), kernel
 //! threads that block (the stress tests').
@@ -27,8 +30,8 @@ use crate::arch::{self, Context};
 use crate::config::{Backend, Config, Io};
 use crate::control::{Control, Outcome};
 use crate::io::reactor::Reactor;
-use crate::sched;
 use crate::worker::Worker;
+use crate::{full, preempt, sched};
 
 use self::operations::Operations;
 pub use self::operations::operate;
@@ -62,6 +65,7 @@ pub struct Simulation {
     actors: RefCell<Vec<&'static Actor>>,
     current: Cell<Option<&'static Actor>>,
     muted: Cell<u32>,
+    preempted: Cell<u64>,
     operations: Operations,
 }
 
@@ -122,6 +126,7 @@ impl Simulation {
             actors: RefCell::new(Vec::new()),
             current: Cell::new(None),
             muted: Cell::new(0),
+            preempted: Cell::new(0),
             operations: Operations::default(),
         }));
         ACTIVE.set(Some(simulation));
@@ -158,6 +163,11 @@ impl Simulation {
             self.step()?;
         }
         Err(Stuck::Endless)
+    }
+
+    /// How often a full thread was left at a point of its own code.
+    pub fn preempted(&self) -> u64 {
+        self.preempted.get()
     }
 
     /// A number that two runs share if they were the same schedule.
@@ -204,17 +214,21 @@ impl Simulation {
     fn resume(&'static self, actor: &'static Actor) {
         self.current.set(Some(actor));
         sched::become_worker(actor.worker);
+        let kept = full::keep();
         // SAFETY: the driver's context is saved here; the actor's was made by `add` or saved by
         // `leave`, on this kernel thread (invariant 1).
         unsafe { arch::switch(self.driver.get(), actor.context.get()) };
+        full::take_up(kept);
         sched::leave_worker();
         self.current.set(None);
     }
 
     /// The worker that runs stops here until the driver resumes it.
     fn leave(&'static self, actor: &'static Actor) {
+        let kept = full::keep();
         // SAFETY: as in `resume`, the other way round.
         unsafe { arch::switch(actor.context.get(), self.driver.get()) };
+        full::take_up(kept);
     }
 }
 
@@ -224,14 +238,29 @@ fn active_actor() -> Option<(&'static Simulation, &'static Actor)> {
     Some((simulation, simulation.current.get()?))
 }
 
-/// A point where the driver may go on with another worker.
+/// A point where the driver may go on with another worker, and a full thread be left: between two
+/// steps of a program, too.
 #[inline]
-pub(crate) fn point() {
+pub fn point() {
     if let Some((simulation, actor)) = active_actor()
         && simulation.muted.get() == 0
         && simulation.random.below(4) == 0
     {
         simulation.leave(actor);
+    }
+    preemption();
+}
+
+/// A point where the signal that preempts may come: a full thread that may be left yields, from
+/// wherever it is, and goes on on any worker.
+#[inline]
+pub(crate) fn preemption() {
+    if let Some((simulation, _)) = active_actor()
+        && simulation.muted.get() == 0
+        && simulation.random.below(16) == 0
+        && preempt::leave_here()
+    {
+        simulation.preempted.set(simulation.preempted.get() + 1);
     }
 }
 
@@ -297,6 +326,7 @@ pub(crate) fn add(worker: &'static Worker) {
 unsafe extern "C" fn enter(worker: *mut u8, _packet: *mut u8) -> ! {
     // SAFETY: by 1; workers live for ever.
     let worker: &'static Worker = unsafe { &*worker.cast::<Worker>() };
+    full::begin_in_simulation(None);
     worker.run()
 }
 

@@ -8,8 +8,8 @@ use std::io;
 
 use super::{Random, active_actor};
 use crate::control::{Control, Outcome, WaitKind};
-use crate::sched;
 use crate::worker::Worker;
+use crate::{full, sched};
 
 /// The operations in flight.
 #[derive(Default)]
@@ -99,21 +99,24 @@ impl Operations {
 /// # Panics
 /// Outside of a simulation.
 pub fn operate(ns: u64, deadline_ns: u64) -> io::Result<u32> {
-    let (simulation, actor) = active_actor().expect("an operation of a simulation");
     let me = sched::current();
     crate::io::call::check_cancelled()?;
+    // A full thread stays where it asks until it has said so.
+    let here = full::here().expect("an operation of a thread");
+    let (simulation, _) = active_actor().expect("an operation of a simulation");
     let random = &simulation.random;
     let now = simulation.now.get();
     let failed = random.below(8) == 0;
     simulation.operations.0.borrow_mut().push(Operation {
         thread: me,
-        worker: actor.worker,
+        worker: here.worker(),
         due: now + ns / 2 + random.below(ns + 1),
         result: if failed { -libc::ECONNRESET } else { random.below(1000) as i32 },
     });
     me.wait.set(WaitKind::Reactor);
     me.outcome.set(Outcome::Woken);
     me.cancellable.set(true);
+    drop(here);
     let deadline = if deadline_ns == 0 { 0 } else { now + deadline_ns };
     let outcome = sched::wait(me, deadline);
     me.cancellable.set(false);

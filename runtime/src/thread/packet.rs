@@ -82,6 +82,8 @@ where
 
 /// First thing on a thread's stack.
 pub(crate) fn begin(me: &'static Control) {
+    #[cfg(feature = "sim")]
+    full::begin_in_simulation(Some(me));
     if let Some(here) = full::here() {
         here.begin();
     }

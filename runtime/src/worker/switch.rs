@@ -14,6 +14,8 @@ use heddle_record::State;
 use super::{Post, Worker};
 use crate::arch::{self, Context};
 use crate::control::{Control, DROWSY, HIBERNATED, HIBERNATES, Kind, OWN_TLS, TLS_KEPT};
+#[cfg(feature = "sim")]
+use crate::full;
 use crate::sys::{clock, libc_tls};
 use crate::{cpu, hibernate, sanitizer, sched};
 
@@ -148,10 +150,14 @@ impl Worker {
             return self.switch_special(me, next);
         }
         let left = sanitizer::leave(next.stack.get(), next.stack_bytes(), false);
+        #[cfg(feature = "sim")]
+        let kept = full::keep();
         // SAFETY: `me` is the caller; `next` came out of the run queue, so it was saved or made
         // and not continued since; light threads stay on this kernel thread.
         unsafe { arch::switch(me.context.as_ptr(), next.context.as_ptr()) };
         sanitizer::arrive(left);
+        #[cfg(feature = "sim")]
+        full::take_up(kept);
     }
 
     /// As `switch`, to a thread that hibernates, or to or from one with TLS of its own.
@@ -161,10 +167,14 @@ impl Worker {
             self.meter.turn(own_tls(me), own_tls(next));
         }
         let tls = self.wake_up(next, moves(me));
+        #[cfg(feature = "sim")]
+        let kept = full::keep();
         let left = sanitizer::leave(next.stack.get(), next.stack_bytes(), false);
         // SAFETY: as in `switch`; the thread pointer is `next`'s.
         unsafe { switch_to(me.context.as_ptr(), next.context.as_ptr(), tls) };
         sanitizer::arrive(left);
+        #[cfg(feature = "sim")]
+        full::take_up(kept);
     }
 
     #[inline(never)]
@@ -181,10 +191,14 @@ impl Worker {
         let (bottom, size) = self.own_stack.get();
         let left = sanitizer::leave(bottom, size, ends);
         let tls = moves(me).then_some(self.tls);
+        #[cfg(feature = "sim")]
+        let kept = full::keep();
         // SAFETY: the scheduler context was saved when it resumed a thread; it has the kernel
         // thread's own thread pointer.
         unsafe { switch_to(me.context.as_ptr(), self.scheduler.get(), tls) };
         sanitizer::arrive(left);
+        #[cfg(feature = "sim")]
+        full::take_up(kept);
     }
 
     /// From the scheduler context.
@@ -195,10 +209,14 @@ impl Worker {
         }
         let start = self.trace.is_some().then(clock::now_ns);
         let tls = self.wake_up(next, false);
+        #[cfg(feature = "sim")]
+        let kept = full::keep();
         let left = sanitizer::leave(next.stack.get(), next.stack_bytes(), false);
         // SAFETY: as in `switch_special`, with the scheduler as the caller.
         unsafe { switch_to(self.scheduler.get(), next.context.as_ptr(), tls) };
         sanitizer::arrive(left);
+        #[cfg(feature = "sim")]
+        full::take_up(kept);
         if let (Some(trace), Some(start)) = (&self.trace, start) {
             trace.ran(next, start, clock::now_ns());
         }
