@@ -10,6 +10,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod mariadb;
 mod memcached;
 mod packers;
 mod python;
