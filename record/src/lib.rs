@@ -73,7 +73,7 @@ pub use error::Error;
 #[cfg(feature = "std")]
 pub use place::Place;
 #[cfg(feature = "std")]
-pub use reader::{Reader, run_pids, table_pids};
+pub use reader::{ACCOUNT_SUFFIX, Reader, run_pids, table_pids};
 #[cfg(feature = "std")]
 pub use snapshot::{SlotFault, Snapshot, Thread, ThreadId};
 #[cfg(feature = "std")]

@@ -18,6 +18,9 @@ use crate::place::{NAME_PREFIX, SHARED_DIR, shared_path};
 use crate::snapshot::{Snapshot, ThreadId};
 use crate::{Error, Fault, Fields, State, copy, process};
 
+/// Behind the name of a table that is not the only one of its process.
+pub const ACCOUNT_SUFFIX: &str = ".account";
+
 /// A window on a process's thread table.
 #[derive(Debug)]
 pub struct Reader {
@@ -49,6 +52,18 @@ impl Reader {
                 None => other,
             },
         }
+    }
+
+    /// Opens the account that libheddle-preload keeps of a living process whose threads a runtime
+    /// makes: it has left its name to the runtime's table.
+    ///
+    /// # Errors
+    /// As [`Reader::open`].
+    pub fn open_account(pid: i32) -> Result<Reader, Error> {
+        let mut path = shared_path(pid).into_os_string();
+        path.push(ACCOUNT_SUFFIX);
+        let reader = Reader::of_process(open_shared(pid, Path::new(&path))?, pid)?;
+        if reader.alive() { Ok(reader) } else { Err(Error::NoTable { pid }) }
     }
 
     fn of_process(file: File, pid: i32) -> Result<Reader, Error> {

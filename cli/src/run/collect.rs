@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use heddle_preload::measure::Meter;
 use heddle_preload::sys::clock::own_cpu_ns;
 use heddle_record::process::{self, is_run_alive};
-use heddle_record::{Class, Reader, Snapshot, State, ThreadId, run_pids};
+use heddle_record::{ACCOUNT_SUFFIX, Class, Reader, Snapshot, State, ThreadId, run_pids};
 
 use rustix::fs::{Mode, OFlags};
 
@@ -31,8 +31,6 @@ const SEARCH_PAUSE: Duration = Duration::from_secs(10);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// A look that took 1 ms is followed by a pause of 250 ms.
 const PAUSE_FACTOR: u32 = 250;
-/// Behind the name of a table that is not the only one of its process.
-const ASIDE: &str = ".account";
 
 /// One process of the run, as it was last seen.
 pub struct Process {
@@ -154,7 +152,7 @@ impl Collector {
         let named = names.filter_map(|entry| {
             let name = entry.file_name();
             let name = name.to_str()?.strip_prefix("heddle.")?;
-            name.strip_suffix(ASIDE).unwrap_or(name).parse::<i32>().ok()
+            name.strip_suffix(ACCOUNT_SUFFIX).unwrap_or(name).parse::<i32>().ok()
         });
         named.chain([self.child]).collect()
     }
@@ -182,7 +180,7 @@ impl Collector {
     /// The table that left its name to the one of a runtime in the same process, which makes the
     /// program's threads: this one has the account of them.
     fn discover_aside(&mut self, pid: i32) {
-        let path = PathBuf::from(format!("{}{ASIDE}", table_path(pid).display()));
+        let path = PathBuf::from(format!("{}{ACCOUNT_SUFFIX}", table_path(pid).display()));
         let Some((reader, inode)) = open_left(&path) else { return };
         if pid <= 0 || reader.run() != self.run || reader.pid() != pid {
             return;

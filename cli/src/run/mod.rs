@@ -122,7 +122,9 @@ What differs with --threads user:
   lets through is handled by a thread that does, up to some ms later.
   Policy, sizes of stacks, report and profile are as with kernel threads. Classes, priorities and
   groups act in heddle's scheduler, whether a policy, pthread_setattributes_np or SCHED_HEDDLE says
-  them; no CPU Mediator runs, and the kernel's policies stay as they are. A stack that is
+  them. The CPU Mediator puts the program's kernel threads, and its children's, into the Lazy region
+  while a time-critical thread is active; the workers never, whatever they run, and into the Fast
+  one while they have an active time-critical thread. It looks every 5 to 8 ms. A stack that is
   sized has one of the runtime's sizes (64K, 256K, 1M, 8M, 64M), never less than it needs.
   Every stack is measured, of short threads when a thread of another kind gets it or the process
   ends; where that end does not come to heddle (a signal), what was not measured by then is not,
@@ -221,7 +223,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
     };
     child::outlive_file_limits();
-    let (prepared, is_user) = prepared(args, &inputs.policy, &program);
+    let prepared = prepared(args, &inputs.policy, &program);
     let started = Instant::now();
     let (path, arguments) = program.command(&args.program);
     let child = match Child::start(&path, &arguments, &prepared.environment) {
@@ -239,16 +241,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             return Ok(ExitCode::from(status));
         }
     };
-    // Classes act in the runtime's scheduler, where there is one.
-    let mediated = (!is_user).then_some(&inputs.policy);
-    let watched = watch(child, mediated, prepared.run);
+    let watched = watch(child, &inputs.policy, prepared.run);
     let exit = watched.exit;
     finish::finish(args, inputs, &program, prepared, watched, started.elapsed());
     Ok(child::end_as(exit))
 }
 
 /// What the program needs; whether its threads are to be user-level threads is decided here.
-fn prepared(args: &Args, policy: &Policy, program: &Program) -> (prepare::Prepared, bool) {
+fn prepared(args: &Args, policy: &Policy, program: &Program) -> prepare::Prepared {
     let library = (args.threads == Threads::User).then(|| user::may_be(&args.program[0]));
     let library = library.and_then(|it| {
         // Without an interpreter there are no threads at all; the error says why.
@@ -261,17 +261,17 @@ fn prepared(args: &Args, policy: &Policy, program: &Program) -> (prepare::Prepar
         })
         .ok()
     });
-    let mut prepared = prepare::prepare(args, policy, program, library.is_none());
+    let mut prepared = prepare::prepare(args, policy, program);
     if args.workers.is_some() && args.threads == Threads::Kernel {
         prepared.notes.push("--workers means nothing without --threads user".to_owned());
     }
-    let Some(library) = library else { return (prepared, false) };
+    let Some(library) = library else { return prepared };
     user::add(&mut prepared, library, args.workers);
     if args.tripwire {
         let text = "--tripwire sees kernel threads alone: a user-level thread's stack has none";
         prepared.notes.push(text.to_owned());
     }
-    (prepared, true)
+    prepared
 }
 
 /// A line on standard error, whose reader may have gone: that changes no exit status.
@@ -329,15 +329,15 @@ pub struct Watched {
 }
 
 /// Waits for the program, looks at its tables now and then, and mediates where there is a policy.
-fn watch(mut child: Child, policy: Option<&Policy>, run: Option<u64>) -> Watched {
+fn watch(mut child: Child, policy: &Policy, run: Option<u64>) -> Watched {
     let mut troubles = Vec::new();
     let mut collector = Collector::new(run.unwrap_or(0), child.pid);
-    let mut mediation = policy.map(|policy| Mediation::new(child.pid, policy));
+    let mut mediation = Mediation::new(child.pid, policy);
     let exit = loop {
         const FOREVER: Duration = Duration::from_secs(3600);
         let pause = if run.is_some() { collector.step() } else { FOREVER };
-        let wanted = policy.is_some_and(Policy::has_time_critical) || collector.has_time_critical();
-        let step = mediation.as_mut().and_then(|it| it.step(wanted, &mut troubles));
+        let wanted = policy.has_time_critical() || collector.has_time_critical();
+        let step = mediation.step(wanted, &mut troubles);
         let pause = pause.min(step.unwrap_or(FOREVER));
         match child.wait(pause) {
             Ok(Some(exit)) => break exit,
@@ -349,7 +349,7 @@ fn watch(mut child: Child, policy: Option<&Policy>, run: Option<u64>) -> Watched
             }
         }
     };
-    let mediator = mediation.and_then(Mediation::finish);
+    let mediator = mediation.finish();
     if run.is_some() {
         collector.finish();
     }

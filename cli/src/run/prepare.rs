@@ -52,8 +52,7 @@ impl Drop for Prepared {
     }
 }
 
-/// `is_mediated`: the command sets the kernel's policies of the program's threads.
-pub fn prepare(args: &Args, policy: &Policy, program: &Program, is_mediated: bool) -> Prepared {
+pub fn prepare(args: &Args, policy: &Policy, program: &Program) -> Prepared {
     // What killed runs left; a failure is the next one's concern.
     let _ = heddle_record::sweep_left();
     collect::remove_left();
@@ -85,7 +84,7 @@ pub fn prepare(args: &Args, policy: &Policy, program: &Program, is_mediated: boo
     let path = fs::canonicalize(&image.path).unwrap_or(image.path.clone());
     let finder = finder(&path);
     let mut plan = make_plan(args, policy, &path, &finder, &mut prepared.notes);
-    plan.mediated = is_mediated;
+    plan.mediated = true;
     let is_said = |rule: &&plan::Rule| rule.stack.is_some_and(|it| it.forced);
     prepared.said = plan.rules.iter().filter(is_said).map(|rule| rule.key).collect();
     match write(&plan) {

@@ -101,6 +101,10 @@ pub fn aim(means: Means, region: Region, it: &Attributes, origin: &Scheduling) -
     let fast = it.class == Class::TimeCritical;
     let (scheduling, cell) = match (region, fast) {
         (Region::Open, _) => (*origin, Cell::Home),
+        (Region::Divided, false) if it.is_runtimes && it.priority != 0 => {
+            beside_fast(means, it, origin)
+        }
+        (_, _) if it.is_runtimes && (!fast || it.priority == 0) => (*origin, Cell::Home),
         (Region::Divided, true) => fast_aim(means, it.priority, origin),
         // During a slice the two regions are equals, and the time-critical ones of no low group.
         (Region::Slice, true) => lazy_aim(means, Group::Normal, origin),
@@ -123,6 +127,14 @@ fn fast_aim(means: Means, priority: u8, origin: &Scheduling) -> (Scheduling, Cel
         Means::Cgroup => (patient, Cell::Fast),
         Means::Idle { .. } => (patient, Cell::Home),
         Means::None => (*origin, Cell::Home),
+    }
+}
+
+/// Where nothing else goes before the workers of a runtime, who serves them goes with them.
+fn beside_fast(means: Means, it: &Attributes, origin: &Scheduling) -> (Scheduling, Cell) {
+    match means {
+        Means::Rr { .. } => fast_aim(means, it.priority, origin),
+        _ => (*origin, Cell::Home),
     }
 }
 
@@ -165,11 +177,11 @@ mod tests {
     const RR_MEANS: Means = Means::Rr { ceiling: 49, groups: true };
 
     fn lazy(group: Group) -> Attributes {
-        Attributes { class: Class::Lazy, priority: 0, group }
+        Attributes { group, ..Attributes::default() }
     }
 
     fn fast(priority: u8) -> Attributes {
-        Attributes { class: Class::TimeCritical, priority, group: Group::Normal }
+        Attributes { class: Class::TimeCritical, priority, ..Attributes::default() }
     }
 
     #[test]
@@ -195,6 +207,27 @@ mod tests {
         assert!(nices(Means::Nice { lowest: -20, way_back: true }).eq([12, 15, 17, 19]));
         assert!(nices(Means::Idle { way_back: true }).all(|it| it == 100));
         assert!(nices(Means::Rr { ceiling: 9, groups: false }).all(|it| it == 2));
+    }
+
+    #[test]
+    fn a_runtimes_threads_are_raised_or_left_but_never_lowered() {
+        let origin = Scheduling { nice: 1, ..Scheduling::default() };
+        let idle = Means::Idle { way_back: true };
+        let nice = Means::Nice { lowest: -5, way_back: true };
+        let divided = |means, it: &Attributes| aim(means, Region::Divided, it, &origin);
+        let of_runtime = |it| Attributes { is_runtimes: true, ..it };
+        let home = Aim { scheduling: origin, cell: Cell::Home };
+        for means in [RR_MEANS, idle, nice, Means::Cgroup] {
+            // A worker whose time-critical threads sleep, one without any, one that has an active
+            // one, and the monitor.
+            assert_eq!(divided(means, &of_runtime(fast(0))), home);
+            assert_eq!(divided(means, &of_runtime(lazy(Group::Background))), home);
+            assert_eq!(divided(means, &of_runtime(fast(50))), divided(means, &fast(50)));
+        }
+        let monitor = Attributes { priority: 99, ..of_runtime(lazy(Group::Normal)) };
+        assert_eq!(divided(RR_MEANS, &monitor).scheduling.priority, 49);
+        assert_eq!(divided(idle, &monitor), home);
+        assert_eq!(aim(RR_MEANS, Region::Slice, &monitor, &origin), home);
     }
 
     #[test]

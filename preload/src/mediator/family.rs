@@ -13,6 +13,7 @@ use std::os::unix::fs::MetadataExt;
 use heddle_record::{Kind, Reader, State};
 
 use super::proc::{self, Stat};
+use super::workers::Workers;
 use super::world::Attributes;
 
 /// One process.
@@ -28,6 +29,12 @@ pub struct Member {
     /// What its table says of its threads, by tid; those of which it never said anything special
     /// are not in it, and a rule for names may say what they are.
     classes: HashMap<i32, Attributes>,
+    /// Of a process whose threads a runtime makes: the account of the others, which left the
+    /// name to the runtime's table.
+    account: Option<Reader>,
+    /// Its kernel threads by the account.
+    own: HashSet<i32>,
+    workers: Workers,
 }
 
 impl Member {
@@ -38,7 +45,52 @@ impl Member {
             self.reader = Some(reader);
             self.inode = inode;
             self.classes.clear();
+            self.workers.clear();
+            self.account = Reader::open_account(pid).ok();
         }
+    }
+
+    /// What the tables say of kernel threads that make no secret of being the program's own.
+    fn read_own(&mut self) -> bool {
+        let Some(reader) = self.account.as_ref().or(self.reader.as_ref()) else { return false };
+        let (mut classes, mut own) = (HashMap::new(), HashSet::new());
+        let result = reader.visit(|_, record| {
+            let Ok(fields) = record else { return };
+            let living = !matches!(fields.state, State::Free | State::Finished);
+            if fields.kind != Kind::KernelThread || fields.tid <= 0 || !living {
+                return;
+            }
+            own.insert(fields.tid);
+            let (class, priority, group) = (fields.class, fields.priority, fields.group);
+            let attributes = Attributes { class, priority, group, is_runtimes: false };
+            let said = self.classes.contains_key(&fields.tid);
+            if said || attributes != Attributes::default() {
+                classes.insert(fields.tid, attributes);
+            }
+        });
+        if result.is_err() {
+            return false;
+        }
+        let is_hosted = self.account.is_some();
+        let changed = classes != self.classes || is_hosted && own != self.own;
+        (self.classes, self.own) = (classes, own);
+        changed
+    }
+
+    /// Reads all that the tables say. Whether any of it changed.
+    fn read(&mut self) -> bool {
+        let workers = self.reader.as_ref().is_some_and(|reader| self.workers.read(reader));
+        self.read_own() || workers
+    }
+
+    fn attributes(&self, tid: i32) -> Option<Attributes> {
+        let said = || self.classes.get(&tid).copied();
+        self.workers.attributes(tid).or_else(said)
+    }
+
+    /// Whether a kernel thread is one of a runtime, and no worker.
+    fn is_helper(&self, tid: i32) -> bool {
+        self.account.is_some() && !self.own.contains(&tid)
     }
 }
 
@@ -97,8 +149,16 @@ impl Family {
     }
 
     fn add(&mut self, pid: i32, stat: &Stat) {
-        let (started, image, classes) = (stat.started, stat.image, HashMap::new());
-        let mut member = Member { started, image, reader: None, inode: None, classes };
+        let mut member = Member {
+            started: stat.started,
+            image: stat.image,
+            reader: None,
+            inode: None,
+            classes: HashMap::new(),
+            account: None,
+            own: HashSet::new(),
+            workers: Workers::default(),
+        };
         member.open_table(pid, inode_of(pid));
         self.members.insert(pid, member);
     }
@@ -164,8 +224,9 @@ impl Family {
     pub fn leave_table(&mut self, pid: i32, image: u64) {
         let Some(member) = self.members.get_mut(&pid) else { return };
         if std::mem::replace(&mut member.image, image) != image {
-            member.reader = None;
+            (member.reader, member.account) = (None, None);
             member.classes.clear();
+            member.workers.clear();
         }
     }
 
@@ -173,33 +234,24 @@ impl Family {
     pub fn read_classes(&mut self) -> bool {
         let mut changed = false;
         for member in self.members.values_mut() {
-            let Some(reader) = &member.reader else { continue };
-            let mut classes = HashMap::new();
-            let result = reader.visit(|_, record| {
-                let Ok(fields) = record else { return };
-                let attributes = Attributes {
-                    class: fields.class,
-                    priority: fields.priority,
-                    group: fields.group,
-                };
-                let living = !matches!(fields.state, State::Free | State::Finished);
-                let kernel = fields.kind == Kind::KernelThread && fields.tid > 0;
-                let said = member.classes.contains_key(&fields.tid);
-                if kernel && living && (said || attributes != Attributes::default()) {
-                    classes.insert(fields.tid, attributes);
-                }
-            });
-            if result.is_ok() && classes != member.classes {
-                member.classes = classes;
-                changed = true;
-            }
+            changed |= member.read();
         }
         changed
     }
 
-    /// What the table of its process says of a thread.
+    /// What the tables of its process say of a thread.
     pub fn attributes(&self, pid: i32, tid: i32) -> Option<Attributes> {
-        self.members.get(&pid)?.classes.get(&tid).copied()
+        self.members.get(&pid)?.attributes(tid)
+    }
+
+    /// Whether it is a kernel thread that serves a runtime's workers.
+    pub fn is_helper(&self, pid: i32, tid: i32) -> bool {
+        self.members.get(&pid).is_some_and(|member| member.is_helper(tid))
+    }
+
+    /// See [`Workers::is_active`].
+    pub fn is_active_worker(&self, pid: i32, tid: i32) -> Option<bool> {
+        self.members.get(&pid)?.workers.is_active(tid)
     }
 }
 
@@ -213,8 +265,12 @@ mod tests {
 
     /// A process has one table in shared memory.
     static TABLE: Mutex<()> = Mutex::new(());
-    const CRITICAL: Attributes =
-        Attributes { class: Class::TimeCritical, priority: 7, group: Group::Normal };
+    const CRITICAL: Attributes = Attributes {
+        class: Class::TimeCritical,
+        priority: 7,
+        group: Group::Normal,
+        is_runtimes: false,
+    };
 
     /// A table of this process that says this of one thread; `None` if it found no place.
     fn table(tid: i32, class: Class, priority: u8) -> Option<Table> {

@@ -30,6 +30,8 @@ const OWN_SLICE_NS: u64 = 100_000;
 const YOUNG_NS: u64 = 2_000 * MS;
 const NAMES_NS: u64 = 4 * MS;
 const NAMES_MAX: usize = 64;
+/// The name of the kernel thread that looks after a runtime's workers.
+const MONITOR: &str = "heddle-monitor";
 
 /// A thread that has no attributes in a table, to be told by its name or whatever else the caller
 /// knows of it.
@@ -176,8 +178,7 @@ impl Linux {
                 let known = known.filter(|known| known.pid == pid).copied();
                 let Some(known) = known.or_else(|| self.meet(pid, tid, now)) else { continue };
                 latest = known.started.max(latest);
-                let attributes = self.family.attributes(pid, tid).or(known.named);
-                let attributes = attributes.unwrap_or_default();
+                let attributes = self.attributes(pid, tid, &known);
                 let (started, image) = (known.started, known.image);
                 list.push(Seen { tid, started, image, attributes });
             }
@@ -187,6 +188,20 @@ impl Linux {
         self.watched.keep(&living, &self.family.pids().collect());
         self.journal.set_known_until(latest);
         list
+    }
+
+    /// What is known of a thread.
+    fn attributes(&self, pid: i32, tid: i32, known: &Known) -> Attributes {
+        if let Some(said) = self.family.attributes(pid, tid) {
+            return said;
+        }
+        if self.family.is_helper(pid, tid) {
+            // Who watches the workers must not wait for a CPU behind them.
+            let is_monitor = proc::name(pid, tid).is_some_and(|name| name == MONITOR);
+            let priority = if is_monitor { 99 } else { 0 };
+            return Attributes { is_runtimes: true, priority, ..Attributes::default() };
+        }
+        known.named.unwrap_or_default()
     }
 
     /// The thread as it is now, if it lives.
@@ -230,9 +245,11 @@ impl World for Linux {
     }
 
     fn activity(&mut self, tid: i32) -> Activity {
-        match self.process_of(tid) {
-            Some(pid) => self.watched.activity(pid, tid),
-            None => Activity::Gone,
+        let Some(pid) = self.process_of(tid) else { return Activity::Gone };
+        match (self.watched.activity(pid, tid), self.family.is_active_worker(pid, tid)) {
+            // What it ran was lazy.
+            (Activity::Active, Some(false)) => Activity::Asleep,
+            (activity, _) => activity,
         }
     }
 

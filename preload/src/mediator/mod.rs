@@ -21,6 +21,7 @@
 //! | `aims.rs`, `origin.rs` | what a thread should have; what it would have had |
 //! | `powers.rs` | what is permitted, which means follow |
 //! | `linux.rs`, `family.rs`, `watched.rs`, `proc.rs`, `cgroup.rs` | the real kernel |
+//! | `workers.rs` | kernel threads that run user-level threads |
 //! | `journal.rs`, `twin.rs` | the watchdog |
 
 mod aims;
@@ -36,6 +37,7 @@ mod proc;
 mod report;
 mod twin;
 mod watched;
+mod workers;
 pub mod world;
 
 use std::collections::HashMap;
@@ -274,7 +276,8 @@ fn by_name(policy: &Policy) -> Option<Classify> {
 
 /// What the Mediator needs of a rule's attributes.
 pub fn attributes(it: &policy::Attributes) -> Attributes {
-    Attributes { class: it.class, priority: it.priority, group: it.group }
+    let (class, priority, group) = (it.class, it.priority, it.group);
+    Attributes { class, priority, group, is_runtimes: false }
 }
 
 #[cfg(test)]

@@ -14,10 +14,13 @@ use crate::sys::sched::Scheduling;
 pub struct Attributes {
     /// Whether it belongs to the Fast region.
     pub class: Class,
-    /// 1..99 in the time-critical class.
+    /// 1..99 in the time-critical class; see `is_runtimes`.
     pub priority: u8,
     /// Its place in the Lazy region.
     pub group: Group,
+    /// It belongs to a runtime for user-level threads: it runs them, or serves who does, so it is
+    /// never lowered; and raised as far as it has a priority.
+    pub is_runtimes: bool,
 }
 
 /// A living thread.

@@ -6,7 +6,7 @@ use heddle_preload::mediator::core::Core;
 use heddle_preload::mediator::world::{Attributes, Loan};
 use heddle_preload::mediator::{Means, Region};
 use heddle_preload::sys::sched::{BATCH, IDLE, OTHER, Scheduling};
-use heddle_record::{Class, Group};
+use heddle_record::Class;
 
 use crate::sim::{MS, Part, Sim, Thread, classify, start};
 
@@ -17,7 +17,7 @@ fn the_watchdog_is_told_what_the_kernel_made_of_it() {
     classify(
         core.world(),
         0,
-        Attributes { class: Class::TimeCritical, priority: 50, group: Group::Normal },
+        Attributes { class: Class::TimeCritical, priority: 50, ..Attributes::default() },
     );
     core.world().threads.get_mut(&100).expect("it lives").active = true;
     core.step();
@@ -29,7 +29,7 @@ fn the_watchdog_is_told_what_the_kernel_made_of_it() {
 }
 
 fn critical() -> Attributes {
-    Attributes { class: Class::TimeCritical, priority: 50, group: Group::Normal }
+    Attributes { class: Class::TimeCritical, priority: 50, ..Attributes::default() }
 }
 
 fn with(tid_class: &[(Class, u8)]) -> Core<Sim> {
@@ -38,7 +38,7 @@ fn with(tid_class: &[(Class, u8)]) -> Core<Sim> {
         core.world().birth(0);
     }
     for (index, (class, priority)) in tid_class.iter().enumerate() {
-        let attributes = Attributes { class: *class, priority: *priority, group: Group::Normal };
+        let attributes = Attributes { class: *class, priority: *priority, ..Attributes::default() };
         classify(core.world(), index, attributes);
     }
     core.step();
@@ -80,7 +80,8 @@ fn what_the_program_did_not_change_is_given_back() {
     let nice = Means::Nice { lowest: -20, way_back: true };
     let batch = Scheduling { policy: BATCH, nice: 1, ..Scheduling::default() };
     let mut core = start(nice, &[1], Vec::new());
-    let attributes = Attributes { class: Class::TimeCritical, priority: 50, group: Group::Normal };
+    let attributes =
+        Attributes { class: Class::TimeCritical, priority: 50, ..Attributes::default() };
     core.world().birth(0);
     classify(core.world(), 0, attributes);
     core.world().threads.get_mut(&100).expect("it lives").active = true;

@@ -75,7 +75,7 @@ fn happen(core: &mut Core<Sim>, event: Event) {
         }
         Event::Fast(index, priority) => {
             let attributes =
-                Attributes { class: Class::TimeCritical, priority, group: Group::Normal };
+                Attributes { class: Class::TimeCritical, priority, ..Attributes::default() };
             classify(sim, index, attributes);
         }
         Event::Lazy(index, group) => {
