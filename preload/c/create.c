@@ -14,6 +14,7 @@
 #include "preload.h"
 
 #include <errno.h>
+#include <heddle/host.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -307,11 +308,11 @@ static int create(pthread_t *handle, struct creation *it)
 	return 0;
 }
 
-static int create_known(pthread_t *handle, const pthread_attr_t *attributes, start_function start,
-			void *argument, uintptr_t site)
+static int create_known(pthread_t *handle, const pthread_attr_t *attributes,
+			const struct heddle_host_call *call)
 {
 	struct creation it = {.priority = -1};
-	uint32_t index = kind_of(start, argument, site);
+	uint32_t index = kind_of(call->start, call->argument, call->site);
 	static const struct kind unknown = {.group = HEDDLE_GROUP_NORMAL};
 	const struct kind *kind = index ? kind_at(index) : &unknown;
 	size_t tuned;
@@ -319,7 +320,7 @@ static int create_known(pthread_t *handle, const pthread_attr_t *attributes, sta
 
 	it.thread = thread_take();
 	if (!it.thread)
-		return REAL(pthread_create)(handle, attributes, start, argument);
+		return REAL(pthread_create)(handle, attributes, call->run, call->run_argument);
 	read_attributes(&it, attributes);
 	it.birth.given = it.birth.asked;
 	if (attr_is_heddle(attributes) && copy_attributes(&it, attributes))
@@ -332,7 +333,7 @@ static int create_known(pthread_t *handle, const pthread_attr_t *attributes, sta
 		fault_arm();
 	it.thread->kind = index;
 	it.thread->use = kind->use;
-	fill_slot(&it, start, argument);
+	fill_slot(&it, call->run, call->run_argument);
 	write_record(&it, kind);
 	result = create(handle, &it);
 	if (it.copied && !attributes)
@@ -340,14 +341,14 @@ static int create_known(pthread_t *handle, const pthread_attr_t *attributes, sta
 	return result;
 }
 
-int create_from(pthread_t *handle, const pthread_attr_t *attributes, start_function start,
-		void *argument, uintptr_t site)
+int create_from(pthread_t *handle, const pthread_attr_t *attributes,
+		const struct heddle_host_call *call)
 {
 	int error = errno, result;
 
 	if (!process_ready())
-		return REAL(pthread_create)(handle, attributes, start, argument);
-	result = create_known(handle, attributes, start, argument, site);
+		return REAL(pthread_create)(handle, attributes, call->run, call->run_argument);
+	result = create_known(handle, attributes, call);
 	errno = error;
 	return result;
 }
@@ -356,22 +357,24 @@ EXPORT int pthread_create(pthread_t *handle, const pthread_attr_t *attributes,
 			  start_function start, void *argument)
 {
 	const uintptr_t site = (uintptr_t)__builtin_return_address(0);
+	const struct heddle_host_call call = {start, argument, site, start, argument};
 
 	if (host_starts((uintptr_t)start))
 		return REAL(pthread_create)(handle, attributes, start, argument);
-	return create_from(handle, attributes, start, argument, site);
+	return create_from(handle, attributes, &call);
 }
 
 /* Both libcs give an int through the pointer that pthread_join() takes. */
 EXPORT int thrd_create(thrd_t *handle, thrd_start_t start, void *argument)
 {
 	const uintptr_t site = (uintptr_t)__builtin_return_address(0);
+	const start_function run = (start_function)(void *)start;
+	const struct heddle_host_call call = {run, argument, site, run, argument};
 	int error = errno, result;
 
 	if (!process_ready())
 		return REAL(thrd_create)(handle, start, argument);
-	result = create_known((pthread_t *)handle, NULL, (start_function)(void *)start, argument,
-			      site);
+	result = create_known((pthread_t *)handle, NULL, &call);
 	errno = error;
 	return result == 0 ? thrd_success : result == ENOMEM ? thrd_nomem : thrd_error;
 }

@@ -400,9 +400,9 @@ bool destructors_are_to_come(void);
 
 /* ---- create.c */
 
-/* pthread_create() for who called from `site`. */
-int create_from(pthread_t *handle, const pthread_attr_t *attributes, start_function start,
-		void *argument, uintptr_t site);
+struct heddle_host_call; /* <heddle/host.h> */
+int create_from(pthread_t *handle, const pthread_attr_t *attributes,
+		const struct heddle_host_call *call);
 /* What a thread gets that asks for no stack size. */
 size_t default_stack_bytes(void);
 /* Whether the Stack Tuner gives threads of this kind, born so (HEDDLE_USE_*), their rule's size. */

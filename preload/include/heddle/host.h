@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HEDDLE_HOST_VERSION 2u
+#define HEDDLE_HOST_VERSION 3u
 
 /* heddle_host_kind.flags */
 #define HEDDLE_HOST_FORCED 1u  /* stack_bytes are the user's own word */
@@ -45,6 +45,15 @@ struct heddle_host_birth {
 	uint32_t flags; /* HEDDLE_USE_* */
 };
 
+/* What the program called to make a kernel thread, and what that is to run. */
+struct heddle_host_call {
+	void *(*start)(void *);
+	void *argument;
+	uintptr_t site; /* the address behind the call */
+	void *(*run)(void *);
+	void *run_argument;
+};
+
 struct heddle_attributes; /* <heddle/pthread_np.h> */
 
 struct heddle_host {
@@ -55,9 +64,10 @@ struct heddle_host {
 	 * program's. `ends` is called before the process ends, to say what living threads used.
 	 * 0: there is no account. */
 	int (*begin)(uintptr_t text_low, uintptr_t text_high, void (*ends)(void));
-	/* pthread_create() of a kernel thread for who called from `site`. At any time. */
-	int (*create)(pthread_t *handle, const pthread_attr_t *attributes, void *(*start)(void *),
-		      void *argument, uintptr_t site);
+	/* pthread_create() of a kernel thread, which is of the kind that the call has. At any
+	 * time. */
+	int (*create)(pthread_t *handle, const pthread_attr_t *attributes,
+		      const struct heddle_host_call *call);
 	/* The number of the kind that such a thread is of, called from `site`; 0: none. */
 	uint32_t (*kind)(void *(*start)(void *), void *argument, uintptr_t site);
 	/* What a thread gets that asks for no stack size. */

@@ -11,7 +11,7 @@ use libc::{pthread_attr_t, pthread_t};
 use crate::threads::Start;
 use crate::threads::said::Attributes;
 
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// `HEDDLE_HOST_FORCED`
 pub const FORCED: u32 = 1;
 /// `HEDDLE_HOST_BY_NAME`
@@ -45,19 +45,23 @@ pub struct Birth {
     pub flags: u32,
 }
 
+/// `struct heddle_host_call`
+#[repr(C)]
+pub struct Call {
+    pub start: usize,
+    pub argument: *mut c_void,
+    pub site: usize,
+    pub run: Start,
+    pub run_argument: *mut c_void,
+}
+
 /// `struct heddle_host`
 #[repr(C)]
 pub struct Host {
     version: u32,
     pub kinds: u32,
     pub begin: unsafe extern "C" fn(usize, usize, extern "C" fn()) -> c_int,
-    pub create: unsafe extern "C" fn(
-        *mut pthread_t,
-        *const pthread_attr_t,
-        Start,
-        *mut c_void,
-        usize,
-    ) -> c_int,
+    pub create: unsafe extern "C" fn(*mut pthread_t, *const pthread_attr_t, *const Call) -> c_int,
     pub kind: unsafe extern "C" fn(usize, *mut c_void, usize) -> u32,
     pub default_stack: unsafe extern "C" fn() -> usize,
     describe: unsafe extern "C" fn(u32, u32, *mut Kind),

@@ -123,7 +123,8 @@ pub fn begin(own: Option<(usize, usize)>) {
     }
 }
 
-/// `pthread_create` of a kernel thread, if there is an account for it, by the program's call.
+/// `pthread_create` of a kernel thread that runs `call`, if there is an account for it, as one of
+/// the kind that the program's call has.
 ///
 /// # Safety
 /// As `pthread_create`.
@@ -134,8 +135,15 @@ pub unsafe fn create_kernel_thread(
     origin: &Origin,
 ) -> Option<c_int> {
     let host = Host::find()?;
+    let call = host::Call {
+        start: origin.start,
+        argument: origin.argument,
+        site: origin.site,
+        run: start,
+        run_argument: argument,
+    };
     // SAFETY: passed on.
-    Some(unsafe { (host.create)(thread, attr, start, argument, origin.site) })
+    Some(unsafe { (host.create)(thread, attr, &call) })
 }
 
 static OBSERVER: Observer = Observer { measured, lives, overflowed };

@@ -27,27 +27,12 @@ use super::end::UnwindException;
 use super::schedule::Schedule;
 use super::signals::{self, Signals, process};
 use super::{
-    About, DETACHED, JOINABLE, Own, Pthread, Start, count_in, count_out, debugger, end, fork, own,
-    registry, said,
+    About, DETACHED, JOINABLE, Own, Pthread, Start, count_in, count_out, debugger, end, fork,
+    kernel, own, registry, said,
 };
 use crate::account::{self, Origin};
 use crate::sync::layout;
 use crate::{environment, errno};
-
-mod real {
-    //! With the start function's type as we have it.
-    use super::{Start, c_int, c_void, pthread_attr_t, pthread_t};
-
-    // SAFETY: the C library's function.
-    unsafe extern "C" {
-        pub fn pthread_create(
-            thread: *mut pthread_t,
-            attr: *const pthread_attr_t,
-            start: Start,
-            argument: *mut c_void,
-        ) -> c_int;
-    }
-}
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heddle_user_pthread_create(
@@ -85,10 +70,7 @@ pub unsafe fn make(
     }
     errno::kept(prepare);
     // SAFETY: as the caller promises.
-    unsafe {
-        account::create_kernel_thread(thread, attr, (start, argument), origin)
-            .unwrap_or_else(|| real::pthread_create(thread, attr, start, argument))
-    }
+    errno::kept(|| unsafe { kernel::create(thread, attr, (start, argument), origin) })
 }
 
 /// Makes what waits stand on, while there is one thread: it takes memory, and a thread that waits

@@ -11,7 +11,8 @@
 //!    then on what describes the thread may be gone.
 //!
 //! `pthread_exit` of the main thread, which is a kernel thread, lets the process live until the
-//! last full thread has ended: workers never end, so the C library alone would wait for ever.
+//! last thread of the program has ended: workers never end, so the C library alone would wait for
+//! ever. So does the end of a full thread in a child that it has forked.
 //!
 //! # Safety
 //! For all exported functions of this file: pointers are valid.
@@ -19,14 +20,13 @@
 use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
-use std::sync::OnceLock;
 
 use heddle::raw;
 use rustix::thread::futex::{self, Flags};
 
 use super::{
     AWAITED, DETACHED, ENDED, JOINABLE, LIVE, Pthread, cleanup, count_out, fork, free, is_running,
-    own, registry, signals, this,
+    kernel, own, registry, signals, this,
 };
 use crate::calls::mask;
 use crate::real;
@@ -117,8 +117,8 @@ extern "C" fn swallowed(_reason: c_int, _exception: *mut UnwindException) {
 /// Ends the calling full thread, whose frames are left: step 3 of the protocol.
 pub fn end(me: &'static Pthread) -> ! {
     if fork::is_child_of(me) {
-        // The last thread of a process ends it.
-        std::process::exit(0);
+        raw::destroy_values();
+        end_process();
     }
     raw::set_cancellable(false);
     signals::close(me);
@@ -147,41 +147,15 @@ pub unsafe extern "C-unwind" fn heddle_user_pthread_exit(result: *mut c_void) ->
         exit(me, result);
     }
     if rustix::thread::gettid() == rustix::process::getpid() {
-        wait_at_the_end_of_main();
+        kernel::wait_at_the_end_of_main();
     }
     // SAFETY: a kernel thread, whose frames here have nothing to destroy.
     unsafe { real::pthread_exit(result) }
 }
 
-/// The key whose destructor is [`at_the_end_of_main`].
-static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
-/// `PTHREAD_DESTRUCTOR_ITERATIONS`: so often destructors are run as long as there are values.
-const ROUNDS: usize = 4;
-
-/// Sees to it that the main thread, after its handlers and destructors, waits for the full threads
-/// and ends the process: in the destructor of a key, in the last round of those.
-fn wait_at_the_end_of_main() {
-    let key = KEY.get_or_init(|| {
-        let mut key = 0;
-        // SAFETY: a valid place.
-        let error = unsafe { libc::pthread_key_create(&mut key, Some(at_the_end_of_main)) };
-        (error == 0).then_some(key)
-    });
-    set_round(*key, 1);
-}
-
-/// The key's value counts the rounds.
-fn set_round(key: Option<libc::pthread_key_t>, round: usize) {
-    if let Some(key) = key {
-        // SAFETY: the key exists; the value is not followed.
-        unsafe { libc::pthread_setspecific(key, ptr::without_provenance(round)) };
-    }
-}
-
-unsafe extern "C" fn at_the_end_of_main(round: *mut c_void) {
-    if round.addr() < ROUNDS {
-        return set_round(KEY.get().copied().flatten(), round.addr() + 1);
-    }
+/// Ends the process when no other thread of the program is left. The caller is its main thread,
+/// which has come to its own end.
+pub fn end_process() -> ! {
     // In the kernel, not in the lot: by now the runtime has let go of this thread.
     // ORDER: SeqCst pairs with `count_out`: the flag before the count.
     AWAITED.store(true, SeqCst);

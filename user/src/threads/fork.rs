@@ -7,7 +7,7 @@
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
 
-use super::{LIVE, Pthread, own, this};
+use super::{LIVE, LIVE_KERNEL, Pthread, own, this};
 use crate::calls::mask;
 
 /// How many forks lead to this process.
@@ -37,6 +37,7 @@ extern "C" fn in_child() {
         NO_MORE.store(true, Relaxed);
     }
     LIVE.store(0, Relaxed);
+    LIVE_KERNEL.store(0, Relaxed);
     // Not in a child's child: its parent was a kernel thread.
     if let Some(me) = this().filter(|_| own::is_running()) {
         mask::take_on(me.signals.blocked());

@@ -1,25 +1,38 @@
-//! The end of kernel threads: they give their control block in the runtime back.
+//! The kernel threads of the program, from their first function to their end.
 //!
-//! A kernel thread gets one when it first waits for a lock or a word, and that may be in the middle
-//! of the program's allocator, whose locks are this library's. std would see to the end of a thread
-//! by `__cxa_thread_atexit_impl`, which allocates: the allocator would be entered twice. (redis
-//! with jemalloc stood still so.) The destructor of a key needs no memory for one of the first keys
-//! of a process.
+//! Those that the program makes count among the threads that live (`mod.rs`) until the last round
+//! of destructors: the process ends with the last thread, whatever that is. The others are this
+//! library's and the C library's own, and count as little as the workers.
 //!
-//! Invariant: nothing here allocates, and nothing waits.
+//! At its end each gives its control block in the runtime back. It gets one when it first waits for
+//! a lock or a word, and that may be in the middle of the program's allocator, whose locks are this
+//! library's. std would see to the end of a thread by `__cxa_thread_atexit_impl`, which allocates:
+//! the allocator would be entered twice. (redis with jemalloc stood still so.) The destructor of a
+//! key needs no memory for one of the first keys of a process.
+//!
+//! Invariant: nothing here allocates at a thread's end, and nothing waits.
 
-use core::ffi::c_void;
+use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 
 use heddle::raw;
+use libc::{pthread_attr_t, pthread_t};
+
+use super::{Start, count_in_kernel, count_out_kernel, end, fork};
+use crate::account::{self, Origin};
 
 /// `PTHREAD_KEY_2NDLEVEL_SIZE` of glibc: values of so many keys lie in the thread's own block.
 const KEYS_INSIDE: u32 = 32;
 const NONE: u32 = u32::MAX;
 
 static KEY: AtomicU32 = AtomicU32::new(NONE);
+/// Of those that count among the threads that live; its value is [`counted`].
+static COUNTED: AtomicU32 = AtomicU32::new(NONE);
+
+/// `PTHREAD_DESTRUCTOR_ITERATIONS`: so often destructors are run as long as there are values.
+const ROUNDS: usize = 4;
 
 /// When the library is loaded: the key is one of the first then.
 #[used]
@@ -27,12 +40,17 @@ static KEY: AtomicU32 = AtomicU32::new(NONE);
 static AT_LOAD: extern "C" fn() = at_load;
 
 extern "C" fn at_load() {
+    make_key(&KEY, at_end);
+    make_key(&COUNTED, at_end_of_counted);
+    raw::arrange_end(arrange);
+}
+
+fn make_key(place: &AtomicU32, at_end: unsafe extern "C" fn(*mut c_void)) {
     let mut key = NONE;
     // SAFETY: a valid place.
     if unsafe { libc::pthread_key_create(&mut key, Some(at_end)) } == 0 {
-        KEY.store(key, Relaxed);
+        place.store(key, Relaxed);
     }
-    raw::arrange_end(arrange);
 }
 
 /// A kernel thread has got a control block. Without a key it keeps it.
@@ -51,4 +69,102 @@ fn arrange() {
 /// 1. The calling thread ends.
 unsafe extern "C" fn at_end(_value: *mut c_void) {
     raw::end_kernel_thread();
+}
+
+// ---- those that count
+
+/// What a kernel thread of the program runs.
+struct Call {
+    start: Start,
+    argument: *mut c_void,
+}
+
+mod real {
+    //! With the start function's type as we have it.
+    use super::{Start, c_int, c_void, pthread_attr_t, pthread_t};
+
+    // SAFETY: the C library's function.
+    unsafe extern "C" {
+        pub fn pthread_create(
+            thread: *mut pthread_t,
+            attr: *const pthread_attr_t,
+            start: Start,
+            argument: *mut c_void,
+        ) -> c_int;
+    }
+}
+
+/// `pthread_create` of a kernel thread; `origin` says what the program itself called.
+///
+/// # Safety
+/// As `pthread_create`.
+pub unsafe fn create(
+    thread: *mut pthread_t,
+    attr: *const pthread_attr_t,
+    (start, argument): (Start, *mut c_void),
+    origin: &Origin,
+) -> c_int {
+    let call = Box::into_raw(Box::new(Call { start, argument })).cast();
+    let begin: Start = begin;
+    count_in_kernel();
+    // SAFETY: as the caller promises; `begin` takes what it is given.
+    let error = unsafe {
+        account::create_kernel_thread(thread, attr, (begin, call), origin)
+            .unwrap_or_else(|| real::pthread_create(thread, attr, begin, call))
+    };
+    if error != 0 {
+        count_out_kernel();
+        // SAFETY: no thread has it.
+        drop(unsafe { Box::from_raw(call.cast::<Call>()) });
+    }
+    error
+}
+
+/// First function of the program's kernel threads.
+///
+/// # Safety
+/// 1. [`create`] made the call, for this thread.
+unsafe extern "C-unwind" fn begin(call: *mut c_void) -> *mut c_void {
+    // SAFETY: by 1. Nothing of it is left when the start function, which may end the thread, is
+    // called.
+    let Call { start, argument } = *unsafe { Box::from_raw(call.cast::<Call>()) };
+    if !set_counted(1) {
+        // Nobody can see its end: it does not hold the process.
+        count_out_kernel();
+    }
+    // SAFETY: as the caller of `pthread_create` promises.
+    unsafe { start(argument) }
+}
+
+/// Sees to it that the main thread, after its handlers and destructors, waits for the others and
+/// ends the process.
+pub fn wait_at_the_end_of_main() {
+    set_counted(1);
+}
+
+/// A value of the key: in which round of destructors it is looked at, and in which process. A
+/// thread that has forked is none that counts in its child.
+fn counted(round: usize) -> usize {
+    fork::generation() as usize * (ROUNDS + 1) + round
+}
+
+fn set_counted(round: usize) -> bool {
+    let (key, value) = (COUNTED.load(Relaxed), ptr::without_provenance(counted(round)));
+    // SAFETY: the key exists; the value is not followed.
+    key != NONE && unsafe { libc::pthread_setspecific(key, value) } == 0
+}
+
+/// Comes again in the last round, when all other destructors have had theirs.
+///
+/// # Safety
+/// 1. The calling thread ends.
+unsafe extern "C" fn at_end_of_counted(value: *mut c_void) {
+    let is_main = rustix::thread::gettid() == rustix::process::getpid();
+    match value.addr().wrapping_sub(counted(0)) {
+        round @ 1..ROUNDS => _ = set_counted(round + 1),
+        ROUNDS if is_main => end::end_process(),
+        ROUNDS => count_out_kernel(),
+        // The one thread of a child.
+        _ => _ = set_counted(1),
+    }
 }

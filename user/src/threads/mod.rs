@@ -235,14 +235,28 @@ pub fn is_running() -> bool {
     own::is_running()
 }
 
-/// Full threads that have not ended; the main thread may wait for this word at its end.
+/// Threads of the program that have not ended, without the main one, which may wait for this word
+/// at its end.
 static LIVE: AtomicU32 = AtomicU32::new(0);
 /// Whether it does, or is about to.
 static AWAITED: AtomicBool = AtomicBool::new(false);
 
-/// How many there are with it.
+/// Kernel threads among them.
+static LIVE_KERNEL: AtomicU32 = AtomicU32::new(0);
+
+/// How many full threads there are with it.
 fn count_in() -> u32 {
-    LIVE.fetch_add(1, Relaxed) + 1
+    (LIVE.fetch_add(1, Relaxed) + 1).saturating_sub(LIVE_KERNEL.load(Relaxed))
+}
+
+fn count_in_kernel() {
+    LIVE_KERNEL.fetch_add(1, Relaxed);
+    LIVE.fetch_add(1, Relaxed);
+}
+
+fn count_out_kernel() {
+    LIVE_KERNEL.fetch_sub(1, Relaxed);
+    count_out();
 }
 
 fn count_out() {
