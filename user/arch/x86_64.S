@@ -165,6 +165,54 @@ heddle_user_vfork:
 	.cfi_endproc
 	.size heddle_user_vfork, . - heddle_user_vfork
 
+/* execl, execlp and execle of a full thread, whose arguments come one by one: those in registers
+ * are put below the others, so that all are one array with a null at its end, and given to the
+ * function that takes an array. It returns if there is no such program.
+ */
+.macro exec_of_list name, by, has_environment
+	.globl heddle_user_\name
+	.hidden heddle_user_\name
+	.type heddle_user_\name, @function
+heddle_user_\name:
+	.cfi_startproc
+	popq %rax
+	.cfi_adjust_cfa_offset -8
+	.cfi_register %rip, %rax
+	pushq %r9
+	pushq %r8
+	pushq %rcx
+	pushq %rdx
+	pushq %rsi
+	movq %rsp, %rsi
+	.cfi_adjust_cfa_offset 40
+	pushq %rax
+	.cfi_adjust_cfa_offset 8
+	.cfi_rel_offset %rip, 0
+	.if \has_environment
+	movq %rsi, %rdx			/* the environment is what follows the null */
+1:	addq $8, %rdx
+	cmpq $0, -8(%rdx)
+	jne 1b
+	movq (%rdx), %rdx
+	.endif
+	call heddle_user_\by
+	popq %rdx
+	.cfi_adjust_cfa_offset -8
+	.cfi_register %rip, %rdx
+	addq $40, %rsp
+	.cfi_adjust_cfa_offset -40
+	pushq %rdx
+	.cfi_adjust_cfa_offset 8
+	.cfi_rel_offset %rip, 0
+	ret
+	.cfi_endproc
+	.size heddle_user_\name, . - heddle_user_\name
+.endm
+
+	exec_of_list execl, execv, 0
+	exec_of_list execlp, execvp, 0
+	exec_of_list execle, execve, 1
+
 /* sigsetjmp of a full thread: keeps the thread's mask, then goes on as the C library's. It returns
  * twice, so it has no frame of its own by then.
  */

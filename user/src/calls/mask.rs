@@ -87,8 +87,11 @@ pub fn set_own(blocked: u64) {
 
 /// Makes a call for a full thread as if the kernel thread below it had the mask `blocked`: one in
 /// which nothing of the program's runs and nothing waits in the runtime, for the mask is the
-/// worker's again only where it was changed.
+/// worker's again only where it was changed. So the thread is pinned: it could be preempted in what
+/// the call runs through that is nobody's to guard, as a look at the clock in the vdso. (The child
+/// of a vfork does not come here, so it leaves the parent no pin.)
 pub fn with<T>(blocked: u64, call: impl FnOnce() -> T) -> T {
+    let _pin = raw::pin();
     let mut before = set_of(0);
     // SAFETY: valid sets.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &set_of(blocked), &mut before) };
@@ -198,25 +201,59 @@ exported! {
         path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char
     ) -> c_int {
         // SAFETY: the caller's arguments.
-        with(own(), || unsafe { libc::execve(path, arguments, environment) })
+        become_program(|| unsafe { libc::execve(path, arguments, environment) })
     }
 
     (heddle_user_execv) (path: *const c_char, arguments: *const *const c_char) -> c_int {
         // SAFETY: the caller's arguments.
-        with(own(), || unsafe { libc::execv(path, arguments) })
+        become_program(|| unsafe { libc::execv(path, arguments) })
     }
 
     (heddle_user_execvp) (file: *const c_char, arguments: *const *const c_char) -> c_int {
         // SAFETY: the caller's arguments.
-        with(own(), || unsafe { libc::execvp(file, arguments) })
+        become_program(|| unsafe { libc::execvp(file, arguments) })
     }
 
     (heddle_user_execvpe) (
         file: *const c_char, arguments: *const *const c_char, environment: *const *const c_char
     ) -> c_int {
         // SAFETY: the caller's arguments.
-        with(own(), || unsafe { libc::execvpe(file, arguments, environment) })
+        become_program(|| unsafe { libc::execvpe(file, arguments, environment) })
     }
+
+    (heddle_user_fexecve) (
+        file: c_int, arguments: *const *const c_char, environment: *const *const c_char
+    ) -> c_int {
+        // SAFETY: the caller's arguments.
+        become_program(|| unsafe { libc::fexecve(file, arguments, environment) })
+    }
+
+    (heddle_user_execveat) (
+        folder: c_int, path: *const c_char, arguments: *const *const c_char,
+        environment: *const *const c_char, flags: c_int
+    ) -> c_int {
+        // SAFETY: the C library's function, and the caller's arguments.
+        become_program(|| unsafe { execveat(folder, path, arguments, environment, flags) })
+    }
+}
+
+// SAFETY: the C library's function, where it has it.
+unsafe extern "C" {
+    fn execveat(
+        folder: c_int,
+        path: *const c_char,
+        arguments: *const *const c_char,
+        environment: *const *const c_char,
+        flags: c_int,
+    ) -> c_int;
+}
+
+/// One of the exec family, by which the process becomes another program with the thread's mask.
+/// Before that libheddle-preload closes its account, and reads files for it: on the worker the
+/// thread would wait for them, and go on on another one, whose mask is not changed.
+fn become_program(call: impl FnOnce() -> c_int) -> c_int {
+    let blocked = own();
+    away(|| with(blocked, call))
 }
 
 // ---- vfork, whose other half is in arch/: it returns twice in the same frame
