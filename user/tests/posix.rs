@@ -151,6 +151,9 @@ impl Suite {
         if program.name().starts_with("openmp") && has_openmp() {
             compiler.arg("-fopenmp");
         }
+        if program.name().ends_with("_cxx20") {
+            compiler.arg("-std=gnu++2a");
+        }
         compiler.arg(&program.source).arg("-o").arg(&executable).args(["-pthread", "-ldl", "-lm"]);
         let output = compiler.output().map_err(|e| format!("{compiler:?}: {e}"))?;
         let errors = String::from_utf8_lossy(&output.stderr);
