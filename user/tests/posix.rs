@@ -139,9 +139,11 @@ impl Suite {
         let executable = self.executable(program);
         let include = self.repo.join("capi/tests");
         let mut inputs = vec![program.source.clone(), include.join("check.h")];
-        // A program of several files has the others in a folder of its name.
+        // A program of several files has the others in a folder of its name: headers, and libraries
+        // that it loads from where PARTS says.
         let parts = fs::read_dir(program.source.with_extension("")).into_iter().flatten();
-        inputs.extend(parts.filter_map(|entry| Some(entry.ok()?.path())));
+        let parts: Vec<PathBuf> = parts.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        inputs.extend(parts.iter().cloned());
         if programs::is_current(&executable, &inputs) {
             return Ok(());
         }
@@ -154,10 +156,15 @@ impl Suite {
         if program.name().ends_with("_cxx20") {
             compiler.arg("-std=gnu++2a");
         }
+        for part in parts.iter().filter(|part| programs::is_source(part)) {
+            let name = part.file_stem().unwrap_or_default().to_string_lossy();
+            let mut compiler = programs::compiler(part);
+            let library = format!("{}-{name}.so", executable.display());
+            build(compiler.args(["-shared", "-fPIC", "-o", &library]).arg(part))?;
+        }
+        compiler.arg(format!("-DPARTS=\"{}-\"", executable.display()));
         compiler.arg(&program.source).arg("-o").arg(&executable).args(["-pthread", "-ldl", "-lm"]);
-        let output = compiler.output().map_err(|e| format!("{compiler:?}: {e}"))?;
-        let errors = String::from_utf8_lossy(&output.stderr);
-        output.status.success().then_some(()).ok_or_else(|| format!("{compiler:?}: {errors}"))
+        build(&mut compiler)
     }
 
     fn run(&self, program: &Program, way: &Way) -> Outcome {
@@ -200,6 +207,12 @@ impl Suite {
             outcome => outcome,
         }
     }
+}
+
+fn build(compiler: &mut Command) -> Result<(), String> {
+    let output = compiler.output().map_err(|e| format!("{compiler:?}: {e}"))?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    output.status.success().then_some(()).ok_or_else(|| format!("{compiler:?}: {errors}"))
 }
 
 fn was_refused(log: &Path) -> bool {
