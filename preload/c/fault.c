@@ -18,6 +18,7 @@
  */
 #define _GNU_SOURCE
 #include "alternate.h"
+#include "fault.h"
 #include "preload.h"
 #include "signals.h"
 
@@ -95,6 +96,23 @@ static uintptr_t stack_pointer_of(const void *context)
 #endif
 }
 
+/* 0 where it is not known. */
+static uintptr_t instruction_of(const void *context)
+{
+	const ucontext_t *machine = context;
+
+#if defined(__x86_64__)
+	return (uintptr_t)machine->uc_mcontext.gregs[REG_RIP];
+#elif defined(__i386__)
+	return (uintptr_t)machine->uc_mcontext.gregs[REG_EIP];
+#elif defined(__aarch64__)
+	return (uintptr_t)machine->uc_mcontext.pc;
+#else
+	(void)machine;
+	return 0;
+#endif
+}
+
 static bool is_overflow(const struct thread *thread, uintptr_t address, uintptr_t pointer)
 {
 	if (!(thread->flags & THREAD_TUNED) || address >= thread->stack_low)
@@ -156,21 +174,28 @@ static void open_tripwire(struct thread *thread)
 	thread->trip = 0;
 }
 
-static void tell_trip(struct thread *thread)
+void fault_backtrace(uintptr_t at)
 {
 	void *frames[FRAMES_MAX];
-	int count;
+	int count, first = 0;
 
-	if (thread->use)
-		use_flag(thread->use, HEDDLE_USE_TRIPPED);
-	tell(thread, "entered the High zone of its stack, of ",
-	     thread->entry - thread->stack_low, " bytes:");
 	if (!backtrace_function || !backtrace_write || plan_flag(HEDDLE_PLAN_QUIET))
 		return;
 	count = backtrace_function(frames, FRAMES_MAX);
-	/* The first is this function, the second the handler. */
-	if (count > 2)
-		backtrace_write(frames + 2, count - 2, STDERR_FILENO);
+	/* The ones before are the handler's. */
+	while (first < count && (uintptr_t)frames[first] != at)
+		first++;
+	if (first == count)
+		first = 0;
+	backtrace_write(frames + first, count - first, STDERR_FILENO);
+}
+
+static void tell_trip(struct thread *thread, uintptr_t at)
+{
+	if (thread->use)
+		use_flag(thread->use, HEDDLE_USE_TRIPPED);
+	tell(thread, FAULT_TRIPPED, thread->entry - thread->stack_low, " bytes:");
+	fault_backtrace(at);
 }
 
 /* ---- the handler */
@@ -184,7 +209,7 @@ static bool take_fault(struct thread *thread, siginfo_t *info, void *context)
 		return false;
 	if (is_tripped(thread, address)) {
 		open_tripwire(thread);
-		tell_trip(thread);
+		tell_trip(thread, instruction_of(context));
 		return true;
 	}
 	if (is_overflow(thread, address, stack_pointer_of(context)) &&

@@ -9,6 +9,7 @@
  * `hosted` emptied with the rest of its control page.
  */
 #define _GNU_SOURCE
+#include "fault.h"
 #include "preload.h"
 
 #include <errno.h>
@@ -207,6 +208,20 @@ static uint32_t named(uint32_t index, const char *name, const struct heddle_host
 	return index;
 }
 
+static uint32_t tripwire(void) { return fault_wants_tripwire() ? plan->high : 0; }
+
+static void tripped(uint32_t index, const char *who, uint64_t usable, uintptr_t at)
+{
+	const uint32_t use = use_of(index);
+	int error = errno;
+
+	if (use)
+		use_flag(use, HEDDLE_USE_TRIPPED);
+	say(who, " ", FAULT_TRIPPED, digits(usable), " bytes:", NULL);
+	fault_backtrace(at);
+	errno = error;
+}
+
 EXPORT const struct heddle_host heddle_preload_host = {
 	.version = HEDDLE_HOST_VERSION,
 	.kinds = KINDS_SIZE,
@@ -223,4 +238,6 @@ EXPORT const struct heddle_host heddle_preload_host = {
 	.overflowed = overflowed,
 	.said = said,
 	.named = named,
+	.tripwire = tripwire,
+	.tripped = tripped,
 };

@@ -373,6 +373,51 @@ pub fn own_cpu_ns() -> u64 {
     crate::cpu::own_ns()
 }
 
+/// Closes a page of the calling full thread's stack: what touches it faults. What was done to the
+/// stack is measured first, as the page reads as zero when it is opened again.
+///
+/// # Errors
+/// The kernel's.
+///
+/// # Safety
+/// 1. It is a page of that stack, below all that is in use, and is opened before the thread ends.
+pub unsafe fn close_stack_page(page: *mut u8) -> std::io::Result<()> {
+    crate::sys::pages::expect_holes();
+    crate::stack::owed::tell(sched::current());
+    // SAFETY: by 1.
+    unsafe { crate::sys::memory::install_guards(&[page]) }.map(drop)
+}
+
+/// Opens a page that [`close_stack_page`] has closed. In a signal handler, too.
+///
+/// # Errors
+/// The kernel's.
+///
+/// # Safety
+/// 1. As said, by the same thread.
+pub unsafe fn open_stack_page(page: *mut u8) -> std::io::Result<()> {
+    // SAFETY: by 1.
+    unsafe { crate::sys::memory::remove_guard(page) }
+}
+
+/// Which thread the calling one is, and what for, in words: for a signal handler.
+pub use crate::stack::overflow::name_self;
+
+/// What a signal handler was called in the middle of: the next instruction, and the stack pointer.
+///
+/// # Safety
+/// 1. `context` is what the kernel has passed to the handler.
+pub unsafe fn interrupted_at(context: *const core::ffi::c_void) -> (usize, usize) {
+    // SAFETY: by 1.
+    let it = unsafe { crate::sys::signals::Interrupted::of(context) };
+    (it.ip(), it.sp())
+}
+
+/// Bytes of a stack that it takes to be called in by a signal.
+pub fn signal_bytes() -> usize {
+    crate::preempt::stack_bytes()
+}
+
 /// The number of a text in the table, which lasts as long as the process; 0 = no room. Only once
 /// the runtime has started.
 pub fn intern(text: &str) -> u32 {

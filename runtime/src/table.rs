@@ -88,6 +88,11 @@ pub(crate) fn text(id: u32) -> Option<String> {
     TABLE.get()?.text(id, &mut [0; TEXT_BYTES_MAX]).map(str::to_owned)
 }
 
+/// As [`text`], for a signal handler; `None` for no text.
+pub(crate) fn text_in(id: u32, buffer: &mut TextBuffer) -> Option<&str> {
+    TABLE.get()?.text(id, buffer).filter(|_| id != 0)
+}
+
 /// The role with this number.
 pub(crate) fn role_name(number: u16) -> Option<String> {
     role_name_in(number, &mut [0; TEXT_BYTES_MAX]).map(str::to_owned)

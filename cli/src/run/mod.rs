@@ -130,9 +130,9 @@ What differs with --threads user:
   ends; where that end does not come to heddle (a signal), what was not measured by then is not,
   and the CPU time of those that live then is not in the report. The CPU time of a thread is what
   it had its worker for; where it had it for longer than 0.05 ms, what the kernel says.
-  --tripwire sees kernel threads alone. While short threads come fast, a new one may start up to
-  0.1 ms late, as workers that have nothing to do look by themselves instead of being woken. A
-  child that the program forks goes on with the C library's threads.
+  While short threads come fast, a new one may start up to 0.1 ms late, as workers that have
+  nothing to do look by themselves instead of being woken. A child that the program forks goes on
+  with the C library's threads.
 
 Debugging with --threads user:
   gdb -p PID and a core file show workers as threads. `source heddle.py` (in share/heddle) adds
@@ -267,10 +267,6 @@ fn prepared(args: &Args, policy: &Policy, program: &Program) -> prepare::Prepare
     }
     let Some(library) = library else { return prepared };
     user::add(&mut prepared, library, args.workers);
-    if args.tripwire {
-        let text = "--tripwire sees kernel threads alone: a user-level thread's stack has none";
-        prepared.notes.push(text.to_owned());
-    }
     prepared
 }
 

@@ -90,6 +90,12 @@ struct heddle_host {
 	 * `*has_rule` if a rule of the policy holds for the name. */
 	uint32_t (*named)(uint32_t kind, const char *name, const struct heddle_host_birth *birth,
 			  struct heddle_host_kind *out, int *has_rule);
+	/* The High zone's border in percent, if the user wants to be told of threads that cross it,
+	 * else 0. */
+	uint32_t (*tripwire)(void);
+	/* A thread crossed it: `who` in words, of so many bytes, at this instruction. In a signal
+	 * handler that was called there. */
+	void (*tripped)(uint32_t kind, const char *who, uint64_t usable, uintptr_t at);
 };
 
 #endif /* HEDDLE_HOST_H */

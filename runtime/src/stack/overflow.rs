@@ -98,13 +98,9 @@ fn report(thread: &'static Control) {
     let record = thread.record();
     let (role, switches) = record.read().map_or((0, 0), |f| (f.role, f.switches));
     let bytes = CLASS_BYTES[thread.class.get() as usize];
-    let _ = write!(
-        text,
-        "\nheddle: thread {}.{} overflowed its stack of {} KiB (role ",
-        thread.slot(),
-        record.generation(),
-        bytes >> 10
-    );
+    let _ = write!(text, "\nheddle: ");
+    name(thread, &mut text);
+    let _ = write!(text, " overflowed its stack of {} KiB (role ", bytes >> 10);
     let mut buffer = [0; size_of::<heddle_record::TextBuffer>()];
     let _ = match crate::table::role_name_in(role, &mut buffer) {
         Some(name) => write!(text, "\"{name}\""),
@@ -115,6 +111,28 @@ fn report(thread: &'static Control) {
     let _ = writeln!(text, "{}", advice.unwrap_or("Give it more with Builder::stack_size."));
     // SAFETY: the buffer is valid for its length.
     unsafe { libc::write(2, text.bytes.as_ptr().cast(), text.length) };
+}
+
+/// Writes which thread it is: its number, and its name if it has one. In a signal handler, too.
+fn name(thread: &Control, out: &mut dyn Write) {
+    let record = thread.record();
+    let _ = write!(out, "thread {}.{}", thread.slot(), record.generation());
+    let mut buffer = [0; size_of::<heddle_record::TextBuffer>()];
+    let id = record.read().map_or(0, |fields| fields.name);
+    if let Some(name) = crate::table::text_in(id, &mut buffer) {
+        let _ = write!(out, " \"{name}\"");
+    }
+}
+
+/// Writes which thread the calling one is, and what for; allocates nothing and takes no lock.
+pub fn name_self(out: &mut dyn Write) {
+    let me = sched::current();
+    name(me, out);
+    let mut buffer = [0; size_of::<heddle_record::TextBuffer>()];
+    let role = me.record().read().map_or(0, |fields| fields.role);
+    if let Some(role) = crate::table::role_name_in(role, &mut buffer) {
+        let _ = write!(out, " (role \"{role}\")");
+    }
 }
 
 /// Restores the default action; the fault happens again at once and kills the process. One that was

@@ -10,6 +10,7 @@ pub(crate) const PAGE: usize = 4096;
 
 /// `MADV_GUARD_INSTALL` (Linux 6.13): page-table guard markers that need no mapping of their own.
 const MADV_GUARD_INSTALL: libc::c_int = 102;
+const MADV_GUARD_REMOVE: libc::c_int = 103;
 /// Most entries of one `process_madvise` call (`UIO_MAXIOV`).
 const GUARDS_PER_CALL: usize = 1024;
 
@@ -147,6 +148,30 @@ pub(crate) unsafe fn install_guards(pages: &[*mut u8]) -> io::Result<GuardKind> 
         }
     }
     Ok(GuardKind::Mapping)
+}
+
+/// Takes back what [`install_guards`] did to one page, which reads as zero then.
+///
+/// # Safety
+/// 1. The page was guarded, and is one that may be used.
+pub(crate) unsafe fn remove_guard(page: *mut u8) -> io::Result<()> {
+    // SAFETY: by 1. Which kind of guard it has the kernel does not tell (one with markers makes
+    // none in locked memory); what is not there is taken back without harm.
+    let failed = unsafe {
+        libc::madvise(page.cast(), PAGE, MADV_GUARD_REMOVE);
+        libc::mprotect(page.cast(), PAGE, libc::PROT_READ | libc::PROT_WRITE) != 0
+    };
+    if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Copies a page of this process, which may be closed: false then.
+pub(crate) fn copy_page(address: usize, words: &mut [u64; PAGE / size_of::<u64>()]) -> bool {
+    let local = libc::iovec { iov_base: words.as_mut_ptr().cast(), iov_len: PAGE };
+    let remote =
+        libc::iovec { iov_base: core::ptr::with_exposed_provenance_mut(address), iov_len: PAGE };
+    // SAFETY: the buffer has a page; the kernel looks whether the other memory can be read.
+    let copied = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
+    copied == PAGE as isize
 }
 
 /// Tries guard markers, many pages in one call; false when the kernel has none.

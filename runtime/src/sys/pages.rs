@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
-use super::memory::PAGE;
+use super::memory::{self, PAGE};
 
 /// Pages asked about at once.
 const BATCH: usize = 64;
@@ -46,13 +46,25 @@ struct Region {
     categories: u64,
 }
 
+/// Pages of stacks may be closed and opened at any time.
+static HAS_HOLES: AtomicBool = AtomicBool::new(false);
+
+/// From now on pages inside of stacks may be closed. Before the first is.
+pub(crate) fn expect_holes() {
+    HAS_HOLES.store(true, Relaxed);
+}
+
 /// Address of the lowest non-zero word of the lowest touched page in `[start, start + bytes)`.
 ///
 /// `None` when nothing was touched or the kernel does not tell.
 ///
 /// # Safety
-/// 1. The range is readable memory, page-aligned.
+/// 1. The range is readable memory, page-aligned, but for pages that are closed after
+///    [`expect_holes`].
 pub(crate) unsafe fn lowest_used(start: *const u8, bytes: usize) -> Option<usize> {
+    if HAS_HOLES.load(Relaxed) {
+        return lowest_used_by_pages(start as usize, bytes);
+    }
     let page = lowest_touched(start as usize, bytes / PAGE)?;
     // A touched page may be all zero (it was only read); then the page above decides.
     let mut address = page;
@@ -62,6 +74,22 @@ pub(crate) unsafe fn lowest_used(start: *const u8, bytes: usize) -> Option<usize
             return Some(address);
         }
         address += size_of::<u64>();
+    }
+    None
+}
+
+/// As [`lowest_used`]; a page that cannot be read has nothing in it. The kernel reads, as a page
+/// may be closed at any moment.
+fn lowest_used_by_pages(start: usize, bytes: usize) -> Option<usize> {
+    let (mut from, end) = (start, start + bytes);
+    while let Some(touched) = lowest_touched(from, (end - from) / PAGE) {
+        let mut words = [0u64; PAGE / size_of::<u64>()];
+        if memory::copy_page(touched, &mut words)
+            && let Some(index) = words.iter().position(|&word| word != 0)
+        {
+            return Some(touched + index * size_of::<u64>());
+        }
+        from = touched + PAGE;
     }
     None
 }
@@ -124,6 +152,30 @@ fn read_entries(pagemap: &File, start: usize, count: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_closed_page_has_nothing_in_it() {
+        const PAGES: usize = 16;
+        // SAFETY: new private memory, never given back.
+        let start = unsafe {
+            let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE);
+            let flags = flags | libc::MAP_ANONYMOUS;
+            libc::mmap(std::ptr::null_mut(), PAGES * PAGE, protection, flags, -1, 0)
+        };
+        assert_ne!(start, libc::MAP_FAILED);
+        let page = |index: usize| start.cast::<u8>().wrapping_add(index * PAGE);
+        let find = || lowest_used_by_pages(start.expose_provenance(), PAGES * PAGE);
+        // SAFETY: inside the mapping, and nobody else's.
+        unsafe {
+            page(12).add(9).write_volatile(1);
+            page(5).read_volatile();
+            memory::install_guards(&[page(7)]).expect("a guard");
+            assert_eq!(find(), Some(page(12).expose_provenance() + 8));
+            memory::remove_guard(page(7)).expect("no guard");
+            page(7).add(16).write_volatile(1);
+        }
+        assert_eq!(find(), Some(page(7).expose_provenance() + 16));
+    }
 
     #[test]
     fn both_ways_find_the_same_page() {

@@ -73,6 +73,8 @@ pub struct Host {
     pub overflowed: unsafe extern "C" fn(u32, u64),
     pub said: unsafe extern "C" fn(u32, *const Attributes),
     named: unsafe extern "C" fn(u32, *const c_char, *const Birth, *mut Kind, *mut c_int) -> u32,
+    pub tripwire: unsafe extern "C" fn() -> u32,
+    pub tripped: unsafe extern "C" fn(u32, *const c_char, u64, usize),
 }
 
 impl Kind {

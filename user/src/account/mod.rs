@@ -6,12 +6,14 @@
 //! All stacks are measured. As soon as a thread has ended its stack is measured if it was one of
 //! the first of its kind, one in some of the later ones, or of a kind whose threads live so long
 //! that it does not count. The others are measured later, for the whole kind (`stack/owed.rs` of
-//! the runtime): of these a process that is killed tells nothing.
+//! the runtime): of these a process that is killed tells nothing. Who crosses the border of the
+//! High zone is told of where that is asked for (`tripwire.rs`).
 //!
 //! Invariant: the library behind is called with the worker pinned: its locks are waited for in the
 //! kernel, so no holder may be left for another thread.
 
 mod host;
+pub mod tripwire;
 
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};

@@ -14,7 +14,7 @@
 use core::cell::Cell;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+use core::sync::atomic::{AtomicU32, AtomicUsize};
 use std::io;
 use std::sync::{Mutex, Once, OnceLock};
 
@@ -23,14 +23,13 @@ use heddle::thread::{Builder, Thread};
 use libc::{pthread_attr_t, pthread_t};
 
 use super::attributes::Wanted;
-use super::end::UnwindException;
 use super::schedule::Schedule;
 use super::signals::{self, Signals, process};
 use super::{
     About, DETACHED, JOINABLE, Own, Pthread, Start, count_in, count_out, debugger, end, fork,
     kernel, own, registry, said,
 };
-use crate::account::{self, Origin};
+use crate::account::{self, Origin, tripwire};
 use crate::sync::layout;
 use crate::{environment, errno};
 
@@ -98,7 +97,9 @@ fn start_runtime() -> Result<(), &'static str> {
         }
         prepare();
         raw::on_call(signals::answer);
-        raw::on_fault(signals::alternate::on_fault);
+        raw::on_fault(|action, info, context| {
+            tripwire::on_fault(info, context) || signals::alternate::on_fault(action, info, context)
+        });
         process::start();
         if let Some(count) = environment::workers() {
             let _ = heddle::Config::new().workers(count).start();
@@ -154,13 +155,7 @@ unsafe fn create(
             start,
             argument,
             about: Mutex::new(About::new(wanted, schedule, made.thread, made.stack)),
-            own: Own {
-                result: Cell::new(core::ptr::null_mut()),
-                cleanup: Cell::new(core::ptr::null_mut()),
-                base: Cell::new(0),
-                exception: Cell::new(UnwindException::default()),
-                asynchronous: AtomicBool::new(false),
-            },
+            own: Own::default(),
             born: Cell::new(account::created(&planned, made.stack.1, living)),
         }
     };
@@ -219,6 +214,7 @@ fn call_start(me: &'static Pthread) {
     let base = core::hint::black_box(&raw const marker) as usize;
     me.own.base.set(base);
     account::begins_at(base);
+    tripwire::begin(me.tripwire(), base);
     // SAFETY: the caller of `pthread_create` gave both for this thread.
     let result = unsafe { (me.start)(me.argument) };
     me.own.result.set(result);

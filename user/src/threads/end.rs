@@ -28,6 +28,7 @@ use super::{
     AWAITED, DETACHED, ENDED, JOINABLE, LIVE, Pthread, cleanup, count_out, fork, free, is_running,
     kernel, own, registry, signals, this,
 };
+use crate::account::tripwire;
 use crate::calls::mask;
 use crate::real;
 
@@ -122,6 +123,7 @@ pub fn end(me: &'static Pthread) -> ! {
     }
     raw::set_cancellable(false);
     signals::close(me);
+    tripwire::end(me.tripwire());
     raw::destroy_values();
     crate::account::ended(own::kind().load(Relaxed), &me.born.get());
     own::stop_running();

@@ -8,6 +8,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
 
 use super::{LIVE, LIVE_KERNEL, Pthread, own, this};
+use crate::account::tripwire;
 use crate::calls::mask;
 
 /// How many forks lead to this process.
@@ -42,6 +43,7 @@ extern "C" fn in_child() {
     if let Some(me) = this().filter(|_| own::is_running()) {
         mask::take_on(me.signals.blocked());
         CHILD.store(core::ptr::from_ref(me).cast_mut(), Relaxed);
+        tripwire::end(me.tripwire());
         own::stop_running();
         heddle::raw::leave_worker_after_fork();
     }

@@ -47,6 +47,7 @@ use self::signals::Signals;
 
 pub use self::schedule::priority;
 use crate::account::Born;
+use crate::account::tripwire::Tripwire;
 
 thread_local! {
     /// See [`number`].
@@ -94,6 +95,20 @@ struct Own {
     exception: Cell<UnwindException>,
     /// Written by itself alone.
     asynchronous: AtomicBool,
+    tripwire: Tripwire,
+}
+
+impl Default for Own {
+    fn default() -> Self {
+        Own {
+            result: Cell::new(core::ptr::null_mut()),
+            cleanup: Cell::new(core::ptr::null_mut()),
+            base: Cell::new(0),
+            exception: Cell::new(UnwindException::default()),
+            asynchronous: AtomicBool::new(false),
+            tripwire: Tripwire::default(),
+        }
+    }
 }
 
 /// What others may ask for or change.
@@ -145,6 +160,11 @@ impl Pthread {
     /// The runtime's handle.
     fn thread(&self) -> Option<Thread> {
         self.about().thread.clone()
+    }
+
+    /// For the thread itself alone.
+    pub fn tripwire(&self) -> &Tripwire {
+        &self.own.tripwire
     }
 
     pub fn signals(&self) -> &Signals {
