@@ -4,10 +4,11 @@
 //! 1. Where a full thread gets or leaves its worker, the worker reads the processor's counter of
 //!    time. What went by since the last such moment is a stint of that thread, or a gap: the
 //!    scheduler's, of light threads, of sleep.
-//! 2. A stint shorter than [`LONG_NS`] counts whole. At the end of a longer one, and after the
-//!    worker has slept, the kernel is asked how much CPU time the kernel thread has had, and what
-//!    is not that of the shorter ones since the last time is the stint's. So a thread is not
-//!    charged while its worker waits for a CPU, or waits in the kernel for the thread.
+//! 2. A stint shorter than [`LONG_NS`] counts whole, a gap without the sleep in it. At the end of
+//!    a longer one, and after [`SLEEPS_MAX`] sleeps, the kernel is asked how much CPU time the
+//!    kernel thread has had, and what is not that of the shorter ones since the last time is the
+//!    stint's. So a thread is not charged while its worker waits for a CPU, or waits in the kernel
+//!    for the thread.
 //! 3. While a stint goes on for longer than the monitor's tick, the monitor adds what the kernel
 //!    says of the kernel thread, for those who look. The stint's end starts from the sum that the
 //!    thread had before the stint, so what was added too much is gone then.
@@ -31,6 +32,10 @@ use crate::sys::clock;
 
 /// At the end of a longer stint the kernel is asked, which takes a two hundredth of it at most.
 const LONG_NS: u64 = 50_000;
+/// What a worker's sleep takes of CPU time, about.
+const SLEEP_COST_NS: u64 = 3_000;
+/// After so many sleeps the kernel is asked, however short the gap is.
+const SLEEPS_MAX: u32 = 32;
 /// How long the counter is compared with the clock before the account begins: right to a
 /// thousandth. The monitor makes it better.
 const COMPARED_NS: u64 = 100_000;
@@ -75,6 +80,11 @@ fn count() -> u64 {
     if HAS_COUNTER.load(Relaxed) { arch::time_counter() } else { clock::now_ns() }
 }
 
+#[inline(always)]
+fn ns_of(count: u64) -> u64 {
+    ((u128::from(count) * u128::from(STEP.load(Relaxed))) >> 32) as u64
+}
+
 /// Whether there is an account.
 #[inline(always)]
 pub(crate) fn is_on() -> bool {
@@ -116,8 +126,12 @@ pub(crate) struct Meter {
     asked_ns: Cell<u64>,
     /// Stints and gaps since then.
     short_ns: Cell<u64>,
-    /// The kernel is to be asked, however short the gap is.
-    slept: Cell<bool>,
+    /// The counter when the worker went to sleep.
+    asleep_since: Cell<u64>,
+    /// How long it has slept since the last stint or gap ended.
+    slept_ns: Cell<u64>,
+    /// Sleeps since the kernel was asked.
+    sleeps: Cell<u32>,
     /// What the thread that runs had used before its stint.
     before_ns: Cell<u64>,
 }
@@ -128,7 +142,9 @@ impl Meter {
             began: Cell::new(0),
             asked_ns: Cell::new(0),
             short_ns: Cell::new(0),
-            slept: Cell::new(false),
+            asleep_since: Cell::new(0),
+            slept_ns: Cell::new(0),
+            sleeps: Cell::new(0),
             before_ns: Cell::new(0),
         }
     }
@@ -145,10 +161,22 @@ impl Meter {
         }
     }
 
+    /// The worker is about to sleep.
+    #[inline]
+    pub fn sleeps(&self) {
+        self.asleep_since.set(if is_on() { count() } else { u64::MAX });
+    }
+
     /// The worker has slept.
     #[inline]
     pub fn slept(&self) {
-        self.slept.set(true);
+        if self.asleep_since.get() == u64::MAX {
+            return;
+        }
+        let slept_ns = ns_of(count().saturating_sub(self.asleep_since.get()));
+        // To fall asleep and to wake up is the worker's.
+        self.slept_ns.set(self.slept_ns.get() + slept_ns.saturating_sub(SLEEP_COST_NS));
+        self.sleeps.set(self.sleeps.get() + 1);
     }
 
     #[inline]
@@ -156,7 +184,8 @@ impl Meter {
         let now = count();
         let passed = self.passed_until(now);
         self.began.set(now);
-        if passed < LONG_NS && !self.slept.get() {
+        let passed = passed.saturating_sub(self.slept_ns.replace(0));
+        if passed < LONG_NS && self.sleeps.get() < SLEEPS_MAX {
             self.short_ns.set(self.short_ns.get() + passed);
             return passed;
         }
@@ -169,15 +198,14 @@ impl Meter {
         let (used, asked_ns) = self.used_of(passed);
         self.asked_ns.set(asked_ns);
         self.short_ns.set(0);
-        self.slept.set(false);
+        self.sleeps.set(0);
         used
     }
 
     /// Nanoseconds since the stint began. Counters of two CPUs may be apart by a little.
     #[inline(always)]
     fn passed_until(&self, now: u64) -> u64 {
-        let count = now.saturating_sub(self.began.get());
-        ((u128::from(count) * u128::from(STEP.load(Relaxed))) >> 32) as u64
+        ns_of(now.saturating_sub(self.began.get()))
     }
 
     /// What of a stint was CPU time, and the kernel thread's CPU time.

@@ -291,9 +291,15 @@ pub(crate) fn ready(thread: &'static Control) {
     // SAFETY: a thread that waited has started, so its worker is set; workers live for ever.
     let worker = unsafe { &*thread.worker.load(Relaxed) };
     let priority = thread.priority.load(Relaxed);
+    let here = here();
+    let is_here = here.as_ref().is_some_and(|here| ptr::eq(here.worker(), worker));
+    if let Some(here) = here.filter(|_| !is_here)
+        && here.worker().takes_over(worker, thread)
+    {
+        return;
+    }
     // From here on it may run, and end.
     worker.offered.push(thread);
-    let is_here = here().is_some_and(|here| ptr::eq(here.worker(), worker));
     if !is_here {
         worker.notify();
         if priority != 0 {

@@ -258,7 +258,8 @@ impl Watch {
         }
         self.rest(runs);
         if runs != 0 && self.runtime.sleepers.load(Relaxed) != 0 {
-            let waiting = self.runtime.workers().any(|w| w.fresh.len() > 1 || w.offered.len() > 1);
+            let waits = |w: &Worker| w.offered.len() != 0 && !w.serves_soon(now);
+            let waiting = self.runtime.workers().any(|w| w.fresh.len() > 1 || waits(w));
             if waiting {
                 self.runtime.wake_a_sleeper();
             }

@@ -364,6 +364,7 @@ impl Runtime {
             return false;
         }
         let start = (thief.random() % count as u64) as usize;
+        let now = thief.now.get();
         for victim in (0..count).map(|i| self.worker((start + i) % count)) {
             if ptr::eq(victim, thief) {
                 continue;
@@ -373,7 +374,10 @@ impl Runtime {
                 return true;
             }
             let waiting = victim.offered.len();
-            if waiting != 0 && thief.steal_from(victim, waiting.div_ceil(2)) != 0 {
+            if waiting != 0
+                && !victim.serves_soon(now)
+                && thief.steal_from(victim, waiting.div_ceil(2)) != 0
+            {
                 return true;
             }
         }

@@ -22,6 +22,7 @@
 //! 3. What must not happen on the stack that it concerns (freeing it, copying it out) is left in
 //!    `post` and done by the scheduler context after the switch ("publish after switch").
 
+mod patience;
 mod shared;
 mod switch;
 
@@ -56,10 +57,10 @@ use crate::timer::Timers;
 use crate::trace::Trace;
 use crate::waits::Waits;
 
+use patience::Patience;
+
 /// Most switches between two looks at inbox, timers and I/O.
 const SWITCHES_PER_LOOK: u32 = 61;
-/// The run time between two looks that the budget is steered to.
-const LOOK_NS: u64 = 75_000;
 /// Threads that are taken over from the fresh queue at once.
 const FRESH_BATCH: u32 = 32;
 /// Longest sleep in the reactor, so that a far deadline can't overflow the kernel's argument.
@@ -90,7 +91,6 @@ pub(crate) struct Worker {
     post: Cell<Post>,
     /// The clock at the last look.
     pub now: Cell<u64>,
-    looked: Cell<u64>,
     budget_full: Cell<u32>,
     lazy_served: Cell<u64>,
     /// The last activation that was the Lazy region's by its bound.
@@ -137,6 +137,8 @@ pub(crate) struct Worker {
     pub waits: Waits,
     /// Shared: what its full threads wait for, where the reactor is a ring.
     nested: OnceLock<Epoll>,
+    /// Shared: how long a thread has to wait for its turn here.
+    patience: Patience,
     /// Shared: surplus, so its full threads are for others; the monitor says so.
     pub rest: AtomicBool,
     /// Shared: the thread that it runs is blocked in the kernel; the monitor says so.
@@ -176,7 +178,6 @@ impl Worker {
             scheduler: UnsafeCell::new(Context::empty()),
             post: Cell::new(Post::None),
             now: Cell::new(now),
-            looked: Cell::new(now),
             budget_full: Cell::new(SWITCHES_PER_LOOK),
             lazy_served: Cell::new(now),
             lazy_turn: AtomicU64::new(0),
@@ -204,6 +205,7 @@ impl Worker {
             offered: Offered::new(),
             waits: Waits::new(),
             nested: OnceLock::new(),
+            patience: Patience::new(now),
             rest: AtomicBool::new(false),
             blocked: AtomicBool::new(false),
             requests: Requests::new(),
@@ -239,7 +241,7 @@ impl Worker {
         self.random.set((seed ^ u64::from(self.index) << 40).wrapping_mul(2) | 1);
         let now = clock::now_ns();
         self.now.set(now);
-        self.looked.set(now);
+        self.patience.reset_for_simulation(now);
         self.lazy_served.set(now);
         self.budget.set(0);
         self.budget_full.set(SWITCHES_PER_LOOK);
@@ -383,7 +385,7 @@ impl Worker {
     fn look(&'static self) {
         self.poll.store(0, Relaxed);
         let now = clock::now_ns();
-        self.steer_budget(now);
+        let slept = self.steer_budget(now);
         self.now.set(now);
         self.naps.look(now);
         if self.queues.fast_priority().max(self.offered.fast_priority()) == 0 {
@@ -402,21 +404,9 @@ impl Worker {
         self.fire_timers(now);
         self.reactor.poll(self);
         if full::exist() {
-            self.look_after_full(now);
+            self.look_after_full(now, slept);
         }
         self.ready.store(self.queues.len() + self.fresh.len(), Relaxed);
-    }
-
-    /// Aims at one look per `LOOK_NS` of run time, without reading the clock at each switch.
-    fn steer_budget(&self, now: u64) {
-        let elapsed = now.saturating_sub(self.looked.get()).max(1);
-        self.looked.set(now);
-        let spent = (self.budget_full.get() - self.budget.get()).max(1);
-        let budget = u64::from(spent) * LOOK_NS / elapsed;
-        let budget = budget.clamp(1, u64::from(SWITCHES_PER_LOOK)) as u32;
-        let budget = if self.trace.is_some() { 0 } else { budget };
-        self.budget_full.set(budget);
-        self.budget.set(budget);
     }
 
     fn fire_timers(&'static self, now: u64) {
@@ -447,8 +437,10 @@ impl Worker {
             self.before_sleep();
             let ns = self.sleep_ns();
             let ns = if naps { Some(ns.unwrap_or(NAP_NS).min(NAP_NS)) } else { ns };
+            self.meter.sleeps();
             self.reactor.wait(self, ns);
             self.meter.slept();
+            self.patience.slept();
         }
         self.sleeping.end();
         self.runtime.nappers.fetch_sub(u32::from(naps), Relaxed);

@@ -41,15 +41,21 @@ impl Worker {
 
     /// What full threads need of a look.
     #[cold]
-    pub(super) fn look_after_full(&'static self, now: u64) {
+    pub(super) fn look_after_full(&'static self, now: u64, slept: bool) {
         full::fire(self, now);
-        if let Some(nested) = self.nested.get() {
+        if slept {
+            // The ring has told of events just now.
+            self.hand_on(now);
+        } else if let Some(nested) = self.nested.get() {
             nested.poll(self);
         }
         self.offered.enlarge();
         if self.rest.swap(false, Relaxed) {
             self.runtime.give_away(self);
-        } else if self.offered.len() > 1 && self.runtime.sleepers.load(Relaxed) != 0 {
+        } else if self.offered.len() > 1
+            && self.runtime.sleepers.load(Relaxed) != 0
+            && !self.serves_soon(now)
+        {
             self.runtime.wake_a_sleeper();
         }
     }
