@@ -45,20 +45,26 @@ pub fn sweep_left() -> Result<usize, Error> {
     Ok(left.filter(|&(_, pid)| remove(pid, Duration::ZERO)).count())
 }
 
-/// Removes the oldest tables of dead processes until `count` are left, and says how many; whose,
-/// as [`sweep`]. So a program that crashes again and again does not fill `/dev/shm`.
+/// Removes the tables of dead processes but for the `count` youngest, and of these those that were
+/// not changed for `age`; says how many, and whose as [`sweep`]. So a program that crashes again
+/// and again does not fill `/dev/shm`.
 ///
 /// # Errors
 /// As [`sweep`].
-pub fn sweep_beyond(count: usize) -> Result<usize, Error> {
-    let surplus = oldest_beyond(dead_tables(Duration::ZERO)?, count);
-    Ok(surplus.into_iter().filter(|&(_, pid)| remove(pid, Duration::ZERO)).count())
+pub fn sweep_but(count: usize, age: Duration) -> Result<usize, Error> {
+    let left = surplus(dead_tables(Duration::ZERO)?, count, SystemTime::now() - age);
+    Ok(left.into_iter().filter(|&(_, pid)| remove(pid, Duration::ZERO)).count())
 }
 
-/// The oldest of the tables, so many that `count` others remain.
-fn oldest_beyond(mut tables: Vec<(SystemTime, i32)>, count: usize) -> Vec<(SystemTime, i32)> {
+/// The tables that were last changed before `since`, and the oldest but for `count`.
+fn surplus(
+    mut tables: Vec<(SystemTime, i32)>,
+    count: usize,
+    since: SystemTime,
+) -> Vec<(SystemTime, i32)> {
     tables.sort_unstable();
-    tables.truncate(tables.len().saturating_sub(count));
+    let old = tables.partition_point(|&(changed, _)| changed < since);
+    tables.truncate(tables.len().saturating_sub(count).max(old));
     tables
 }
 
@@ -136,13 +142,15 @@ mod tests {
     fn the_oldest_tables_are_surplus() {
         let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         let tables = vec![(at(3), 30), (at(1), 10), (at(2), 20)];
-        assert_eq!(oldest_beyond(tables.clone(), 1), [(at(1), 10), (at(2), 20)]);
-        assert_eq!(oldest_beyond(tables.clone(), 3), []);
-        assert_eq!(oldest_beyond(tables, usize::MAX), []);
+        assert_eq!(surplus(tables.clone(), 1, at(0)), [(at(1), 10), (at(2), 20)]);
+        assert_eq!(surplus(tables.clone(), 3, at(0)), []);
+        assert_eq!(surplus(tables.clone(), 3, at(2)), [(at(1), 10)]);
+        assert_eq!(surplus(tables, usize::MAX, at(9)).len(), 3);
     }
 
     #[test]
     fn nothing_goes_while_there_is_room() {
-        assert_eq!(sweep_beyond(usize::MAX).expect("a list"), 0);
+        let ages = Duration::from_secs(400 * 86_400);
+        assert_eq!(sweep_but(usize::MAX, ages).expect("a list"), 0);
     }
 }

@@ -33,8 +33,7 @@ pub(crate) fn create(native: bool) -> std::io::Result<()> {
         return Ok(());
     }
     // Tables that crashed processes left are kept for a day, unless there are many.
-    let _ = heddle_record::sweep(TABLE_AGE_MAX);
-    let _ = heddle_record::sweep_beyond(TABLES_MAX);
+    let _ = heddle_record::sweep_but(TABLES_MAX, TABLE_AGE_MAX);
     let options = Options::new().capacity(SLOTS_MAX).native(native);
     let table = options.create().map_err(std::io::Error::other)?;
     let table = TABLE.get_or_init(|| table);

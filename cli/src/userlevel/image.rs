@@ -18,6 +18,8 @@ const OWN_MACHINE: u16 =
     if cfg!(target_arch = "aarch64") { elf::EM_AARCH64.0 } else { elf::EM_X86_64.0 };
 /// A C library is far smaller.
 const LIBRARY_BYTES_MAX: u64 = 64 << 20;
+/// How much of it is looked at in one go.
+const PIECE_BYTES: usize = 32 << 10;
 /// What precedes the number in glibc's own description of itself.
 const RELEASE: &[u8] = b"release version ";
 
@@ -270,10 +272,25 @@ fn glibc_version(path: &Path) -> Option<String> {
     if fs::metadata(path).ok()?.len() > LIBRARY_BYTES_MAX {
         return None;
     }
-    let content = fs::read(path).ok()?;
-    let begin = memchr::memmem::find(&content, RELEASE)? + RELEASE.len();
+    let mut file = File::open(path).ok()?;
+    let finder = memchr::memmem::Finder::new(RELEASE);
+    // In small pieces, as this is part of each start; each begins with the end of the one before.
+    let mut piece = vec![0; PIECE_BYTES];
+    let mut kept = 0;
+    let begin = loop {
+        let length = kept + file.read(&mut piece[kept..]).ok().filter(|&it| it != 0)?;
+        if let Some(at) = finder.find(&piece[..length]) {
+            piece.copy_within(at..length, 0);
+            break length - at;
+        }
+        kept = length.min(RELEASE.len() - 1);
+        piece.copy_within(length - kept..length, 0);
+    };
+    // What is missing of the number is in the next piece.
+    let length = begin + file.read(&mut piece[begin..]).ok()?;
     let is_part = |byte: &&u8| byte.is_ascii_digit() || **byte == b'.';
-    let version: Vec<u8> = content[begin..].iter().take_while(is_part).take(16).copied().collect();
+    let number = piece[RELEASE.len()..length].iter();
+    let version: Vec<u8> = number.take_while(is_part).take(16).copied().collect();
     let version = String::from_utf8(version).ok()?;
     Some(version.trim_end_matches('.').to_owned())
 }
