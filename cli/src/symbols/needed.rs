@@ -5,8 +5,9 @@
 //! Order of search, as in ld.so(8): RPATH where there is no RUNPATH, LD_LIBRARY_PATH, RUNPATH,
 //! the loader's cache, the usual folders. A file of another machine is passed over.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::ffi::OsStr;
+use std::hash::{DefaultHasher, Hasher};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -29,7 +30,7 @@ pub fn needed(program: Image) -> Vec<Image> {
     while next < images.len() && images.len() < IMAGES_MAX {
         let wanted = images[next].head.needed.clone();
         for name in wanted {
-            if search.seen.insert(name.clone(), ()).is_none()
+            if search.seen.insert(name.clone())
                 && let Some(found) = search.find(&name, &images[next])
                 && images.iter().all(|known| known.path != found.path)
             {
@@ -46,8 +47,8 @@ struct Search {
     machine: u16,
     is_musl: bool,
     library_path: Vec<PathBuf>,
-    cache: Option<HashMap<String, Vec<PathBuf>>>,
-    seen: HashMap<String, ()>,
+    cache: Option<Cache>,
+    seen: HashSet<String>,
 }
 
 impl Search {
@@ -61,7 +62,7 @@ impl Search {
             is_musl: program.head.is_musl(),
             library_path: folders.map(|it| PathBuf::from(OsStr::from_bytes(it))).collect(),
             cache: None,
-            seen: HashMap::new(),
+            seen: HashSet::new(),
         }
     }
 
@@ -92,13 +93,12 @@ impl Search {
         if self.is_musl {
             return None;
         }
-        let cache = self.cache.get_or_insert_with(|| {
+        if self.cache.is_none() {
             let small = std::fs::metadata(CACHE).is_ok_and(|it| it.len() <= CACHE_BYTES_MAX);
             let bytes = if small { std::fs::read(CACHE).ok() } else { None };
-            bytes.map(|bytes| parse_cache(&bytes)).unwrap_or_default()
-        });
-        let paths = cache.get(name)?.clone();
-        paths.iter().find_map(|path| self.take(path))
+            self.cache = Some(Cache::new(bytes.unwrap_or_default()));
+        }
+        self.cache.as_ref()?.paths(name).find_map(|path| self.take(path))
     }
 
     fn usual(&self) -> &'static [&'static str] {
@@ -139,29 +139,58 @@ fn expand(folder: &str, by: &Image) -> PathBuf {
     PathBuf::from(expanded)
 }
 
-/// Names and paths in the loader's cache. The file may begin with an older format's table; the
-/// offsets of the texts count from the newer one's first byte.
-fn parse_cache(bytes: &[u8]) -> HashMap<String, Vec<PathBuf>> {
-    let mut found: HashMap<String, Vec<PathBuf>> = HashMap::new();
-    let begin = bytes.windows(CACHE_MAGIC.len()).position(|window| window == CACHE_MAGIC);
-    let Some(table) = begin.and_then(|begin| bytes.get(begin..)) else { return found };
-    let number = |offset: usize| -> Option<usize> {
-        let bytes = table.get(offset..offset + 4)?;
-        Some(u32::from_ne_bytes(bytes.try_into().ok()?) as usize)
-    };
-    let text = |offset: usize| -> Option<&[u8]> {
-        let rest = table.get(offset..)?;
-        Some(&rest[..rest.iter().position(|byte| *byte == 0)?])
-    };
-    let count = number(CACHE_MAGIC.len()).unwrap_or(0).min(table.len() / CACHE_ENTRY);
-    for index in 0..count {
-        let entry = CACHE_HEADER + index * CACHE_ENTRY;
-        let (Some(key), Some(value)) = (number(entry + 4), number(entry + 8)) else { break };
-        let (Some(key), Some(value)) = (text(key), text(value)) else { break };
-        let path = PathBuf::from(OsStr::from_bytes(value));
-        found.entry(String::from_utf8_lossy(key).into_owned()).or_default().push(path);
+/// The loader's cache: names of libraries, and where they are. Few of them are asked for, so it
+/// holds no more of a name than its hash.
+struct Cache {
+    bytes: Vec<u8>,
+    /// Where the table begins: the file may begin with that of an older format. Offsets of texts
+    /// count from here.
+    begin: usize,
+    /// The hash of each entry's name.
+    hashes: Vec<u64>,
+}
+
+impl Cache {
+    fn new(bytes: Vec<u8>) -> Cache {
+        let begin = memchr::memmem::find(&bytes, CACHE_MAGIC).unwrap_or(bytes.len());
+        let mut cache = Cache { bytes, begin, hashes: Vec::new() };
+        let count = cache.number(CACHE_MAGIC.len()).unwrap_or(0);
+        let count = count.min((cache.bytes.len() - begin) / CACHE_ENTRY);
+        let hashes = (0..count).map_while(|entry| cache.entry(entry).map(|(name, _)| hash(name)));
+        cache.hashes = hashes.collect();
+        cache
     }
-    found
+
+    fn number(&self, offset: usize) -> Option<usize> {
+        let bytes = self.bytes[self.begin..].get(offset..offset + 4)?;
+        Some(u32::from_ne_bytes(bytes.try_into().ok()?) as usize)
+    }
+
+    fn text(&self, offset: usize) -> Option<&[u8]> {
+        let rest = self.bytes[self.begin..].get(offset..)?;
+        Some(&rest[..memchr::memchr(0, rest)?])
+    }
+
+    /// Name and path.
+    fn entry(&self, index: usize) -> Option<(&[u8], &[u8])> {
+        let entry = CACHE_HEADER + index * CACHE_ENTRY;
+        Some((self.text(self.number(entry + 4)?)?, self.text(self.number(entry + 8)?)?))
+    }
+
+    /// Where libraries of this name are, best first.
+    fn paths(&self, name: &str) -> impl Iterator<Item = &Path> {
+        let wanted = hash(name.as_bytes());
+        let found = self.hashes.iter().enumerate().filter(move |(_, hash)| **hash == wanted);
+        let found = found.filter_map(|(index, _)| self.entry(index));
+        let found = found.filter(move |(own, _)| *own == name.as_bytes());
+        found.map(|(_, path)| Path::new(OsStr::from_bytes(path)))
+    }
+}
+
+fn hash(name: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(name);
+    hasher.finish()
 }
 
 #[cfg(test)]
@@ -183,7 +212,27 @@ mod tests {
         bytes.extend(u32::MAX.to_ne_bytes());
         bytes.resize(CACHE_HEADER, 0);
         bytes.extend([0xff; CACHE_ENTRY]);
-        assert!(parse_cache(&bytes).is_empty());
-        assert!(parse_cache(b"").is_empty());
+        assert!(Cache::new(bytes).hashes.is_empty());
+        assert!(Cache::new(Vec::new()).hashes.is_empty());
+    }
+
+    #[test]
+    fn the_cache_has_all_paths_of_a_name() {
+        let texts = b"liba.so\0/1/liba.so\0/2/liba.so\0libb.so\0/1/libb.so\0";
+        let entries = [(0u32, 8u32), (0, 19), (30, 38)];
+        let first = (CACHE_HEADER + entries.len() * CACHE_ENTRY) as u32;
+        let mut table = CACHE_MAGIC.to_vec();
+        table.extend(3u32.to_ne_bytes());
+        table.resize(CACHE_HEADER, 0);
+        for (name, path) in entries {
+            table
+                .extend([1u32, first + name, first + path, 0, 0, 0].map(u32::to_ne_bytes).concat());
+        }
+        table.extend(texts);
+        let cache = Cache::new([&b"an older format's table"[..], &table].concat());
+        let paths = |name| cache.paths(name).map(Path::to_owned).collect::<Vec<_>>();
+        assert_eq!(paths("liba.so"), ["/1/liba.so", "/2/liba.so"].map(PathBuf::from));
+        assert_eq!(paths("libb.so"), ["/1/libb.so"].map(PathBuf::from));
+        assert!(paths("libc.so").is_empty());
     }
 }
