@@ -363,6 +363,21 @@ pub fn full_thread_bytes() -> usize {
         .map_or(0, |library| library.block_bytes() + crate::preempt::stack_bytes())
 }
 
+pub use crate::sys::libc_tls::late::look as look_for_libraries;
+pub use crate::sys::libc_tls::late::{LatePart, begin as begin_to_look_for_libraries};
+
+/// Gives a full thread that is older than a library the first values of the library's part.
+///
+/// # Safety
+/// 1. The thread does not end meanwhile.
+pub unsafe fn give_late_part(thread: &Thread, part: &LatePart) {
+    let control = thread.control();
+    if control.flags.get() & crate::control::OWN_TLS != 0 {
+        // SAFETY: by 1.
+        unsafe { crate::sys::libc_tls::late::give(control.thread_pointer(), part) };
+    }
+}
+
 /// Begins the account of full threads' CPU time, which their records show; before the first one.
 pub fn count_cpu() {
     crate::cpu::begin();

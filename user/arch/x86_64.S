@@ -5,8 +5,9 @@
  * instructions.
  *
  * Invariant: a function behind one of these jumps finds all registers and the stack as its caller
- * left them, but for r11, which no calling convention gives a meaning here, and r8 (the fifth
- * argument, which none of those has) with the word `sited`: the address that it returns to.
+ * left them (those of two arguments, with the word `preceded`), but for r11, which no calling
+ * convention gives a meaning here, and r8 (the fifth argument, which none of those has) with the
+ * word `sited`: the address that it returns to.
  */
 	.hidden heddle_user_names
 	.hidden heddle_user_real
@@ -43,10 +44,27 @@ heddle_user_own_words:
 	cmpq $0, %fs:(%r11)
 	je __wrap_\name
 	.endif
+	.ifc \who, preceded
+	pushq %rdi
+	.cfi_adjust_cfa_offset 8
+	pushq %rsi
+	.cfi_adjust_cfa_offset 8
+	subq $8, %rsp
+	.cfi_adjust_cfa_offset 8
+	call heddle_user_before_\name
+	addq $8, %rsp
+	.cfi_adjust_cfa_offset -8
+	popq %rsi
+	.cfi_adjust_cfa_offset -8
+	popq %rdi
+	.cfi_adjust_cfa_offset -8
+	jmp __wrap_\name
+	.else
 	.ifc \who, sited
 	movq (%rsp), %r8
 	.endif
 	jmp heddle_user_\name
+	.endif
 	.cfi_endproc
 	.size \name, . - \name
 

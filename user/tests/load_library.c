@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Libraries with thread-local storage (dynamic, objects with destructors) that are loaded while
- * threads exist: by main and by a thread, beside threads that are made at the same time. Old and
- * new threads have storage of their own with its first values, wherever they go on; what a library
- * is closed with is as good as new when it is loaded again.
+ * Libraries with thread-local storage (dynamic, initial-exec, objects with destructors) that are
+ * loaded while threads exist: by main and by a thread, beside threads that are made at the same
+ * time. Old and new threads have storage of their own with its first values, wherever they go on;
+ * what a library is closed with is as good as new when it is loaded again.
  */
 #define _GNU_SOURCE
 #include "check.h"
@@ -118,8 +118,10 @@ static void try_library(char *path, int closes)
 int main(void)
 {
 	char dynamic[] = PARTS "dynamic.so", objects[] = PARTS "objects.so";
+	char initial_exec[] = PARTS "initial_exec.so";
 
 	try_library(dynamic, 1);
 	try_library(objects, 0);
+	try_library(initial_exec, 0);
 	return 0;
 }

@@ -9,7 +9,7 @@
 
 #define THREADS 20
 
-static int named, renamed;
+static int named, seen, renamed;
 
 static void *has_name(void *arg)
 {
@@ -30,6 +30,7 @@ static void *has_name(void *arg)
 		CHECK_EQ(pthread_getname_np(pthread_self(), got, sizeof got), 0);
 		CHECK_EQ(strcmp(got, want), 0);
 	}
+	add_value(&seen, 1);
 	await_value(&renamed, 1);
 	/* Main has given it another one. */
 	CHECK_EQ(prctl(PR_GET_NAME, got), 0);
@@ -69,7 +70,7 @@ int main(void)
 		CHECK_EQ(pthread_getname_np(threads[i], name, 3), ERANGE);
 		CHECK_EQ(pthread_setname_np(threads[i], "a name that is too long"), ERANGE);
 	}
-	usleep(20000);
+	await_value(&seen, THREADS);
 	for (int i = 0; i < THREADS; i++) {
 		snprintf(name, sizeof name, "other %d", i);
 		CHECK_EQ(pthread_setname_np(threads[i], name), 0);

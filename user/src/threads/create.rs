@@ -96,6 +96,7 @@ fn start_runtime() -> Result<(), &'static str> {
             raw::guard_text(low, high);
         }
         prepare();
+        raw::begin_to_look_for_libraries();
         raw::on_call(signals::answer);
         raw::on_fault(|action, info, context| {
             tripwire::on_fault(info, context) || signals::alternate::on_fault(action, info, context)

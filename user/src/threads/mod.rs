@@ -23,6 +23,7 @@ pub mod fork;
 pub mod identity;
 mod join;
 mod kernel;
+mod libraries;
 pub mod own;
 mod registry;
 pub mod said;

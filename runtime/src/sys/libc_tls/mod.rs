@@ -30,16 +30,18 @@
 //! whoever runs on it has its thread pointer. Then it is kept with its stack (see [`kept`]).
 //!
 //! Not done: a block is not in glibc's lists of stacks. So a library that is loaded later with
-//! initial-exec TLS finds zeros instead of its initial values in full threads that exist by then;
-//! and the kernel does not know the tid, so `pthread_getattr_np` ends with ESRCH after it has
-//! found the stack, when it asks for the affinity. For the same reason a mutex with priority
-//! inheritance that a full thread holds is never had by who waits for it in the kernel. Texts that
-//! `strerror` and `strsignal` made for unknown numbers are freed by nobody.
+//! initial-exec TLS finds zeros instead of its initial values in full threads that exist by then,
+//! until somebody looks for such libraries ([`late`]): its constructors may find them. The kernel
+//! does not know the tid, so `pthread_getattr_np` ends with ESRCH after it has found the stack,
+//! when it asks for the affinity. For the same reason a mutex with priority inheritance that a full
+//! thread holds is never had by who waits for it in the kernel. Texts that `strerror` and
+//! `strsignal` made for unknown numbers are freed by nobody.
 
 mod functions;
 mod heap;
 mod kept;
 mod keys;
+pub(crate) mod late;
 mod probe;
 
 use core::sync::atomic::Ordering::Relaxed;
@@ -183,6 +185,12 @@ pub(crate) fn prefetch_kept(tls: *mut u8) {
     for line in (0..PACKET_BYTES + library.block_bytes()).step_by(LINE) {
         crate::arch::prefetch_to_write(low.wrapping_add(line));
     }
+}
+
+/// Where a block begins and ends, from its thread pointer.
+fn block_bounds() -> (isize, isize) {
+    let library = examined();
+    (library.below as isize, library.above as isize)
 }
 
 /// Bytes from the thread pointer of a block to the block's end.
