@@ -182,12 +182,21 @@ pub(crate) struct Settings {
     pub slice_ns: u64,
 }
 
+/// How long an event may be on its way to a full thread, if that is to be checked.
+pub(crate) fn check_limit() -> io::Result<Option<Duration>> {
+    let Some(text) = variable("HEDDLE_CHECK").filter(|text| text != "off") else { return Ok(None) };
+    match text.parse() {
+        Ok(ms @ 1..) => Ok(Some(Duration::from_millis(ms))),
+        _ => Err(unreadable("HEDDLE_CHECK", &text)),
+    }
+}
+
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// Variables that heddle reads, those of its tools included (see heddle(7)).
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 10] = [
     "HEDDLE_WORKERS",
     "HEDDLE_BACKEND",
     "HEDDLE_IO",
@@ -196,6 +205,7 @@ const NAMES: [&str; 9] = [
     "HEDDLE_SLICE",
     "HEDDLE_DROWSY",
     "HEDDLE_TRACE",
+    "HEDDLE_CHECK",
     "HEDDLE_PLAN",
 ];
 

@@ -179,6 +179,9 @@ impl Runtime {
         if crate::sim::is_starting() {
             return Ok(());
         }
+        if let Some(limit) = crate::config::check_limit()? {
+            crate::io::check::start(self, limit)?;
+        }
         self.monitor.start(self)
     }
 

@@ -107,7 +107,7 @@ static void try_way(void)
 	pid_t child = fork();
 	CHECK(child >= 0);
 	if (child == 0) {
-		alarm(20);
+		alarm(50);
 		for (int i = 0; i < 4; i++)
 			start_thread(others, i % 2 ? &fds : NULL);
 		if (way == 0)

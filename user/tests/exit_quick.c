@@ -80,7 +80,7 @@ int main(void)
 		if (pid == 0) {
 			close(fds[0]);
 			out = fds[1];
-			alarm(20);
+			alarm(50);
 			child(how);
 		}
 		close(fds[1]);

@@ -91,7 +91,7 @@ int main()
 		if (pid == 0) {
 			close(fds[0]);
 			out = fds[1];
-			alarm(20);
+			alarm(50);
 			child(by_thread);
 		}
 		close(fds[1]);

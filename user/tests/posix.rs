@@ -30,6 +30,8 @@ use std::time::Duration;
 use programs::Outcome;
 
 const TIME_LIMIT: Duration = Duration::from_secs(60);
+/// How long a descriptor may be ready before who waits for it counts as forgotten.
+const CHECK_MS: &str = "4000";
 /// What the library or the command says when threads are the kernel's.
 const REFUSAL: &str = "heddle: threads are kernel threads";
 const LOADER: &str = "ld-linux-x86-64.so.2";
@@ -201,7 +203,8 @@ impl Suite {
                 command.arg(&executable).env("XDG_STATE_HOME", self.out.join("state"));
             }
         }
-        command.envs(way.env.iter().copied());
+        // An event that is lost ends the program with a line that says so, not by the time limit.
+        command.envs(way.env.iter().copied()).env("HEDDLE_CHECK", CHECK_MS);
         match programs::run_limited(command, &log, TIME_LIMIT) {
             Outcome::Pass if was_refused(&log) => Outcome::Fail("it ran on kernel threads".into()),
             outcome => outcome,

@@ -58,6 +58,26 @@ pub(crate) struct Epoll {
 // SAFETY: `heads` is touched only under `lock`.
 unsafe impl Sync for Epoll {}
 
+/// A thread that waits here, for the check of lost events.
+#[derive(Clone, Copy)]
+pub(crate) struct Waiter {
+    pub thread: &'static Control,
+    pub fd: RawFd,
+    pub interest: Interest,
+    /// Its activations: another number, another wait.
+    pub switches: u32,
+}
+
+impl Waiter {
+    /// What it waits for, as `poll` knows it.
+    pub fn events(&self) -> i16 {
+        match self.interest {
+            Interest::Read => libc::POLLIN | libc::POLLRDHUP,
+            Interest::Write => libc::POLLOUT,
+        }
+    }
+}
+
 impl Epoll {
     /// Makes the set.
     pub fn new() -> io::Result<Self> {
@@ -76,6 +96,22 @@ impl Epoll {
     /// Threads that wait here.
     pub fn waiting(&self) -> u64 {
         self.waiting.load(Relaxed) as u64
+    }
+
+    /// Who waits here; some may be missing that came meanwhile.
+    pub fn waiters(&self) -> Vec<Waiter> {
+        let mut waiters = Vec::with_capacity(self.waiting() as usize);
+        self.with(|heads| {
+            for waiter in heads.iter().flat_map(|&first| list(first)) {
+                if waiters.len() == waiters.capacity() {
+                    return;
+                }
+                let (fd, interest) = (fd_of(waiter), interest_of(waiter));
+                let switches = waiter.switches.get();
+                waiters.push(Waiter { thread: waiter, fd, interest, switches });
+            }
+        });
+        waiters
     }
 
     /// Readable while there are events to take in.

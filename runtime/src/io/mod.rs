@@ -22,6 +22,7 @@
 //! `examples/echo.rs` is the server.
 
 pub(crate) mod call;
+pub(crate) mod check;
 mod epoll;
 pub(crate) mod interrupt;
 mod pipe;

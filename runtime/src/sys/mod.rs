@@ -11,6 +11,7 @@ pub(crate) mod libc_tls;
 pub(crate) mod memory;
 pub(crate) mod pages;
 pub(crate) mod policy;
+pub(crate) mod poll;
 pub(crate) mod probe;
 pub(crate) mod signals;
 pub(crate) mod task;

@@ -92,6 +92,14 @@ impl Worker {
         Ok(self.nested.get_or_init(|| made))
     }
 
+    /// As [`Worker::readiness`], if full threads have waited here; for anybody.
+    pub fn made_readiness(&self) -> Option<&Epoll> {
+        match &self.reactor {
+            Reactor::Epoll(epoll) => Some(epoll),
+            Reactor::Uring(_) => self.nested.get(),
+        }
+    }
+
     /// The ring has seen that there are events for full threads.
     pub fn nested_is_ready(&'static self) {
         if let Some(nested) = self.nested.get() {

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::programs::{Outcome, in_parallel, run_limited};
-use super::{Program, Suite, Way, loaded_ways};
+use super::{CHECK_MS, Program, Suite, Way, loaded_ways};
 
 /// The variable that says what is asked for.
 pub const ASKED: &str = "HEDDLE_NIGHTLY";
@@ -146,6 +146,7 @@ fn run_once(
     let executable = suite.executable(program);
     let mut command = Command::new(&executable);
     command.env("LD_PRELOAD", &suite.library).envs(said.iter().map(|(name, value)| (name, value)));
+    command.env("HEDDLE_CHECK", CHECK_MS);
     run_limited(command, &executable.with_extension(format!("nightly-{turn}.log")), LIMIT)
 }
 
@@ -163,6 +164,7 @@ fn run_long(
     let executable = suite.executable(program);
     let mut command = Command::new(&executable);
     command.env("LD_PRELOAD", &suite.library).envs(way.env.iter().copied()).args(arguments);
+    command.env("HEDDLE_CHECK", CHECK_MS);
     let log = executable.with_extension(format!("{}.long.log", way.label.replace(' ', "-")));
     let outcome = run_limited(command, &log, limit);
     let said = std::fs::read_to_string(&log).unwrap_or_default();
