@@ -14,6 +14,7 @@ mod mariadb;
 mod memcached;
 mod packers;
 mod python;
+mod rust;
 mod servers;
 
 /// Whether the long ones are asked for.
