@@ -35,11 +35,14 @@ struct Own {
     pins: Cell<u32>,
     /// A signal handler left something to do (`later.rs`).
     has_work: Cell<bool>,
+    /// Where it was preempted last; 0 = nowhere yet.
+    left_at: Cell<usize>,
 }
 
 impl Own {
     const fn new(thread: Option<&'static Control>, pins: u32) -> Self {
-        Own { thread: Cell::new(thread), pins: Cell::new(pins), has_work: Cell::new(false) }
+        let (thread, pins) = (Cell::new(thread), Cell::new(pins));
+        Own { thread, pins, has_work: Cell::new(false), left_at: Cell::new(0) }
     }
 }
 
@@ -110,6 +113,11 @@ pub(crate) fn begin() {
 #[inline(always)]
 pub(crate) fn me() -> Option<&'static Control> {
     OWN.with(|own| own.thread.get())
+}
+
+/// The calling full thread is preempted at `ip`: where it was preempted the last time.
+pub(crate) fn left_at(ip: usize) -> usize {
+    OWN.with(|own| own.left_at.replace(ip))
 }
 
 /// What [`OWN`] says of the context that the calling kernel thread is about to leave. In a

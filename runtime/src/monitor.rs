@@ -18,8 +18,8 @@
 //!
 //! Preemption: a full thread that has run for a slice while others wait is asked to leave
 //! (`preempt.rs`), and at once if one that waits is more urgent. While all threads of a worker use
-//! their slices up, they get less: they may spin for each other. Slices are times by the clock: on
-//! a busy machine the monitor comes late.
+//! their slices up and are found where they were, they get less: they may spin for each other.
+//! Slices are times by the clock: on a busy machine the monitor comes late.
 //!
 //! When all workers sleep the monitor sleeps as well; the first worker that wakes wakes it.
 
@@ -128,18 +128,26 @@ struct Seen {
     used_up: u32,
     /// Ticks in a row, of these, at which it slept in the kernel.
     asleep_for: u32,
-    /// CPU time of its kernel thread at the last of these; 0 = not known.
+    /// CPU time of its kernel thread at the last look; 0 = not known.
     cpu_ns: u64,
+    /// What it has had since the look before.
+    ran_ns: u64,
+}
+
+/// Looks how much CPU time `worker` has had since the last look.
+fn look_at_clock(before: &mut Seen, worker: &'static Worker) {
+    let now = clock::cpu_ns_of(worker.tid).unwrap_or(0);
+    let known = core::mem::replace(&mut before.cpu_ns, now);
+    // Else nothing is known of what came before.
+    before.ran_ns = if known == 0 { 0 } else { now.saturating_sub(known) };
 }
 
 /// Adds to what is shown of a full thread's CPU time while its stint goes on; see `cpu.rs`.
-fn add_cpu(before: &mut Seen, worker: &'static Worker, thread: &'static Control) {
+fn add_cpu(before: &Seen, worker: &'static Worker, thread: &'static Control) {
     let shown = thread.record().cpu();
-    let Some(now) = clock::cpu_ns_of(worker.tid) else { return };
-    let known = core::mem::replace(&mut before.cpu_ns, now);
     // What was read is that of the stint that was seen, or the sum has changed.
-    if known != 0 && worker.switches.load(Relaxed) == before.switches {
-        thread.record().try_add_cpu(shown, now.saturating_sub(known));
+    if worker.switches.load(Relaxed) == before.switches {
+        thread.record().try_add_cpu(shown, before.ran_ns);
     }
 }
 
@@ -279,12 +287,15 @@ impl Watch {
         if before.switches != switches {
             // More switches than that of the thread that was asked to leave: not all use theirs up.
             let used_up = if switches == before.switches + 1 { before.used_up } else { 0 };
-            *before = Seen { switches, used_up, ..Seen::default() };
+            *before = Seen { switches, used_up, cpu_ns: before.cpu_ns, ..Seen::default() };
         } else {
             before.same_for += 1;
             before.same_ns += self.elapsed;
         }
         let stuck = before.same_for > 0;
+        if full::exist() {
+            look_at_clock(before, worker);
+        }
         if let Some(thread) = running {
             if cpu::is_on() && thread.kind.get() == ThreadKind::Full {
                 if stuck {
@@ -333,7 +344,8 @@ impl Watch {
     ) -> bool {
         let monitor = &self.runtime.monitor;
         let before = &mut self.seen[worker.index as usize];
-        if task::state_of(worker.tid) == Some(b'R') {
+        // The kernel's word of it costs ten times what its clock does.
+        if before.ran_ns >= self.elapsed / 2 || task::state_of(worker.tid) == Some(b'R') {
             before.asleep_for = 0;
             if waiting {
                 monitor.overruns.fetch_add(1, Relaxed);
@@ -363,8 +375,10 @@ impl Watch {
             return;
         }
         let before = &mut self.seen[worker.index as usize];
-        // Where all threads use up what they get, they may wait for each other.
-        let short = before.used_up > worker.offered.len();
+        // Where all threads use up what they get and stay where they are, they may wait for each
+        // other.
+        let others = worker.offered.len();
+        let short = before.used_up > others && worker.spins.load(Relaxed) > others;
         self.spinning |= short;
         let slice_ns = if short { slice_ns.min(SLICE_SPINNING_NS) } else { slice_ns };
         if before.same_ns >= slice_ns {

@@ -54,6 +54,11 @@ pub(crate) const SIGNAL: i32 = libc::SIGURG;
 /// Bytes of stack that the handler and what it calls use besides the kernel's frame.
 const HANDLER_BYTES: usize = 4 << 10;
 
+/// A loop that waits for another thread is shorter.
+const SPIN_BYTES: usize = 256;
+/// What [`Worker::spins`] counts to.
+const SPINS_MAX: u32 = 32;
+
 /// Texts that are guarded at most.
 const TEXTS: usize = 8;
 /// Texts inside which no thread is left: from and to; none where the end is 0.
@@ -152,6 +157,7 @@ fn on_signal(interrupted: &Interrupted) {
     if let Some(me) = may_leave(interrupted) {
         signals::unblock(SIGNAL);
         if !sched::is_called(me) {
+            note_place(interrupted.ip());
             yield_here(me);
         }
         // It may have been called meanwhile. No pin is left here: it may end.
@@ -162,6 +168,16 @@ fn on_signal(interrupted: &Interrupted) {
         }
     }
     signals::set_errno(errno);
+}
+
+/// Counts how often threads are preempted where they were the last time: they may spin.
+fn note_place(ip: usize) {
+    let is_same = full::left_at(ip).abs_diff(ip) < SPIN_BYTES;
+    if let Some(here) = full::here() {
+        let spins = here.worker().spins.load(Relaxed);
+        let spins = if is_same { (spins + 1).min(SPINS_MAX) } else { spins / 2 };
+        here.worker().spins.store(spins, Relaxed);
+    }
 }
 
 fn yield_here(me: &'static Control) {

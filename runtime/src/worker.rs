@@ -137,6 +137,9 @@ pub(crate) struct Worker {
     pub waits: Waits,
     /// Shared: what its full threads wait for, where the reactor is a ring.
     nested: OnceLock<Epoll>,
+    /// Shared: goes up with each full thread that is preempted where it was the last time, and is
+    /// halved by each other one.
+    pub spins: AtomicU32,
     /// Shared: how long a thread has to wait for its turn here.
     patience: Patience,
     /// Shared: surplus, so its full threads are for others; the monitor says so.
@@ -205,6 +208,7 @@ impl Worker {
             offered: Offered::new(),
             waits: Waits::new(),
             nested: OnceLock::new(),
+            spins: AtomicU32::new(0),
             patience: Patience::new(now),
             rest: AtomicBool::new(false),
             blocked: AtomicBool::new(false),

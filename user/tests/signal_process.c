@@ -10,7 +10,7 @@
 #include <sys/time.h>
 #include <sys/wait.h>
 
-enum { BUSY = 6, STORM = 60 };
+enum { BUSY = 6, STORM = 60, AGAIN = 40 };
 
 static _Thread_local volatile int handled;
 static _Thread_local int may_handle;
@@ -167,6 +167,21 @@ static void send_many(void)
 	finish(thread);
 }
 
+/* The main thread lets them through for a while, and then not again: nobody else misses any. */
+static void block_again(void)
+{
+	pthread_t thread = start_thread(storm, NULL);
+	await_value(&ready, 1);
+	for (int i = 1; i <= AGAIN; i++) {
+		CHECK_EQ(pthread_sigmask(SIG_UNBLOCK, &all, NULL), 0);
+		usleep(8000 + 100 * i);
+		CHECK_EQ(pthread_sigmask(SIG_BLOCK, &all, NULL), 0);
+		CHECK_EQ(kill(getpid(), SIGUSR1), 0);
+		await_value(&seen, i);
+	}
+	finish(thread);
+}
+
 /* One comes while the thread is in the middle of what it does. */
 static void is_handled_in(void *(*start)(void *))
 {
@@ -234,6 +249,7 @@ int main(void)
 	set_value(&ready, 2);
 	finish(thread);
 
+	block_again();
 	send_many();
 	return 0;
 }

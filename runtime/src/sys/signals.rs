@@ -209,14 +209,15 @@ const _: () = assert!(size_of::<Queued>() == size_of::<libc::siginfo_t>());
 /// Sends the kernel thread `tid` of this process a marked signal.
 pub(crate) fn send_marked(tid: i32, signal: i32) {
     // SAFETY: no arguments.
-    let (pid, uid) = unsafe { (libc::getpid(), libc::getuid()) };
+    let pid = unsafe { libc::getpid() };
     let info = Queued {
         number: signal,
         errno: 0,
         code: SI_QUEUE,
         align: 0,
         pid,
-        uid,
+        // Whose it is does not matter to a thread of the same process.
+        uid: 0,
         value: MARK,
         rest: [0; 12],
     };

@@ -12,8 +12,8 @@
 //! is taken that somebody else gets first.
 //!
 //! Protocol:
-//! 1. Watched is what a kernel thread of the program has blocked at some time ([`watch`]); all else
-//!    is the kernel's.
+//! 1. Watched is what a kernel thread of the program has blocked at some time ([`watch`]), but for
+//!    what the main thread was found to let through since ([`forget`]); all else is the kernel's.
 //! 2. If no thread lets a pending one through, the watcher holds it back: it adds it to [`HELD`],
 //!    looks once more for a thread, and watches it no longer.
 //! 3. A thread that lets a signal through stores its mask first and then looks at [`HELD`], and
@@ -43,6 +43,11 @@ use crate::threads::{Pthread, registry, this};
 const FIRST_LOOK: Duration = Duration::from_millis(1);
 /// Longest time between two looks at a signal that nobody takes.
 const LOOK_MAX: Duration = Duration::from_millis(32);
+
+/// When the watcher first looks whether it has to watch on, and when for the last time.
+const FIRST_FORGET_MS: c_int = 10;
+const LAST_FORGET_MS: c_int = 1000;
+const FOR_EVER: c_int = -1;
 
 /// Faults, which workers let through, and what nobody can block. And SIGURG, by which threads are
 /// preempted: workers let that through, too, and its default is to be ignored.
@@ -81,9 +86,9 @@ static AT_LOAD: extern "C" fn() = at_load;
 
 /// What is to be watched now.
 ///
-/// ORDER: what is SeqCst here and below, on [`WATCHED`], [`HELD`], [`DESCRIPTOR`], [`NEWS`] and
-/// [`SLEEPS`], is in one order: whoever changes one of them and then looks at another either sees
-/// what was done to that, or is seen.
+/// ORDER: what is SeqCst here and below, on [`WATCHED`], [`OF_MAIN`], [`HELD`], [`DESCRIPTOR`],
+/// [`NEWS`] and [`SLEEPS`], is in one order: whoever changes one of them and then looks at another
+/// either sees what was done to that, or is seen.
 fn watched() -> u64 {
     WATCHED.load(SeqCst) & !HELD.load(SeqCst)
 }
@@ -117,7 +122,7 @@ fn tell() {
 /// A kernel thread has blocked these signals, or a full thread waits for them.
 pub fn watch(signals: u64) {
     let wanted = signals & !NEVER_WATCHED;
-    if wanted & !WATCHED.load(Relaxed) != 0 {
+    if wanted & !WATCHED.load(SeqCst) != 0 {
         WATCHED.fetch_or(wanted, SeqCst);
         tell();
     }
@@ -127,9 +132,24 @@ pub fn watch(signals: u64) {
 pub fn masked(blocked: u64) {
     // SAFETY: no arguments.
     if unsafe { libc::pthread_self() } as usize == MAIN.load(Relaxed) {
-        OF_MAIN.store(blocked, Relaxed);
+        // ORDER: SeqCst: before the look at what is watched; pairs with `forget`.
+        OF_MAIN.store(blocked, SeqCst);
     }
     watch(blocked);
+}
+
+/// What the main thread lets through is not watched for now: the kernel gives it that, and a
+/// signalfd that watches it wakes the watcher for each signal that anybody is sent, preemptions
+/// too. Programs that block all signals while they start their threads are many.
+fn forget() {
+    let open = !OF_MAIN.load(SeqCst);
+    if WATCHED.fetch_and(!open, SeqCst) & open == 0 {
+        return;
+    }
+    // ORDER: SeqCst, as in `masked`: what it has blocked by then is seen here, or it sees that
+    // nobody watches it.
+    WATCHED.fetch_or(OF_MAIN.load(SeqCst) & open & !NEVER_WATCHED, SeqCst);
+    set_watched();
 }
 
 /// The calling thread, whose signals these are, lets `signals` through, of which it had blocked
@@ -195,12 +215,18 @@ fn run() -> ! {
     // From which slot on the next thread is looked for.
     let mut from = 0;
     let mut pause = FIRST_LOOK;
+    let mut forget_ms = FIRST_FORGET_MS;
     loop {
-        sleep();
+        if sleep() {
+            forget_ms = FIRST_FORGET_MS;
+        }
         let pending = signals::pending() & watched();
         if pending == 0 {
             pause = FIRST_LOOK;
-            wait();
+            if !wait(forget_ms) {
+                forget();
+                forget_ms = if forget_ms < LAST_FORGET_MS { forget_ms * 8 } else { FOR_EVER };
+            }
             continue;
         }
         // The kernel threads that let it through go first, and then those that were called.
@@ -217,29 +243,34 @@ fn run() -> ! {
     }
 }
 
-/// Waits until a watched signal is pending, or what is watched changes.
-fn wait() {
+/// Waits until a watched signal is pending, for so long at most; false when the time is over.
+fn wait(limit_ms: c_int) -> bool {
     let fd = DESCRIPTOR.load(SeqCst);
     let mut entry = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let mut count = 1;
     if watched() != 0 {
         // SAFETY: a valid entry.
-        raw::idle(|| unsafe { libc::poll(&mut entry, 1, -1) });
+        count = raw::idle(|| unsafe { libc::poll(&mut entry, 1, limit_ms) });
         if entry.revents & libc::POLLNVAL != 0 {
             // The program has closed what it did not open.
             std::thread::sleep(LOOK_MAX);
         }
     }
+    count != 0
 }
 
-/// Sleeps while nothing is watched: a poll would look at each signal that anybody is sent.
-fn sleep() {
+/// Sleeps while nothing is watched: a poll would look at each signal that anybody is sent. Whether
+/// it has.
+fn sleep() -> bool {
     let seen = NEWS.load(SeqCst);
     // ORDER: SeqCst: the flag before the look at what is watched; pairs with `tell`.
     SLEEPS.store(true, SeqCst);
-    if watched() == 0 {
+    let sleeps = watched() == 0;
+    if sleeps {
         let _ = raw::idle(|| futex::wait(&NEWS, Flags::PRIVATE, seen, None));
     }
     SLEEPS.store(false, SeqCst);
+    sleeps
 }
 
 /// Calls a thread that lets `signal` through, the next one from slot `from` on; or holds it back.
