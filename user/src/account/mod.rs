@@ -15,6 +15,7 @@
 mod host;
 pub mod tripwire;
 
+use core::cell::Cell;
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize};
@@ -68,7 +69,8 @@ pub struct Planned {
 #[derive(Clone, Copy, Default)]
 pub struct Born {
     birth: Birth,
-    /// When, if it is measured.
+    is_measured: bool,
+    /// When its start function was called, if it is measured.
     at_ns: u64,
 }
 
@@ -160,8 +162,13 @@ fn kind_at(thread_pointer: *mut u8) -> u32 {
 static FRAMES_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// The calling thread's start function is about to be called, from this address on.
+///
+/// Its life is counted from here: a thread that waited for a worker has not lived long by that.
 #[inline]
-pub fn begins_at(base: usize) {
+pub fn begins_at(base: usize, born: &Cell<Born>) {
+    if born.get().is_measured {
+        born.set(Born { at_ns: raw::now_ns(), ..born.get() });
+    }
     if FRAMES_BYTES.load(Relaxed) == 0
         && let Some((low, bytes)) = raw::stack_bounds()
     {
@@ -307,13 +314,12 @@ fn without_account(origin: &Origin, wanted: &Wanted) -> Planned {
 /// A thread has a stack of so many bytes above its guard page, and is about to begin.
 pub fn created(planned: &Planned, stack_bytes: usize, living: u32) -> Born {
     let birth = Birth { given: stack_bytes + PAGE, ..planned.birth };
-    let at_ns = if planned.known.measured { raw::now_ns() } else { 0 };
     if let Some(host) = host().filter(|_| planned.kind != 0) {
         let _pin = raw::pin();
         // SAFETY: a valid place.
         unsafe { (host.created)(planned.kind, &birth, living) };
     }
-    Born { birth, at_ns }
+    Born { birth, is_measured: planned.known.measured, at_ns: 0 }
 }
 
 /// No thread came of it.

@@ -214,7 +214,7 @@ fn call_start(me: &'static Pthread) {
     let marker = 0_u8;
     let base = core::hint::black_box(&raw const marker) as usize;
     me.own.base.set(base);
-    account::begins_at(base);
+    account::begins_at(base, &me.born);
     tripwire::begin(me.tripwire(), base);
     // SAFETY: the caller of `pthread_create` gave both for this thread.
     let result = unsafe { (me.start)(me.argument) };
