@@ -14,7 +14,9 @@ use libc::{pthread_attr_t, pthread_t, sched_param};
 
 use super::schedule::SCHED_HEDDLE;
 use super::{DETACHED, find};
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::OnceLock;
 
 /// What our own frames and a signal's may need beside the program's, in a small stack; in a large
 /// one it is what a full thread really needs, on processors where a signal needs more.
@@ -32,11 +34,13 @@ unsafe extern "C" {
     fn pthread_attr_getschedpolicy(attr: *const pthread_attr_t, policy: *mut c_int) -> c_int;
     fn pthread_attr_getschedparam(attr: *const pthread_attr_t, param: *mut sched_param) -> c_int;
     fn pthread_getattr_default_np(attr: *mut pthread_attr_t) -> c_int;
+    fn pthread_setattr_default_np(attr: *const pthread_attr_t) -> c_int;
     fn pthread_attr_setguardsize(attr: *mut pthread_attr_t, bytes: usize) -> c_int;
     fn pthread_attr_getdetachstate(attr: *const pthread_attr_t, state: *mut c_int) -> c_int;
 }
 
 /// See the file's head.
+#[derive(Clone, Copy)]
 pub struct Wanted {
     pub needs_kernel_thread: bool,
     pub is_detached: bool,
@@ -63,6 +67,16 @@ impl Wanted {
             // SAFETY: by 1.
             return unsafe { Wanted::read(attr) };
         }
+        if DEFAULT_CHANGES.load(Acquire) {
+            return Wanted::usual();
+        }
+        static DEFAULT: OnceLock<Wanted> = OnceLock::new();
+        *DEFAULT.get_or_init(Wanted::usual)
+    }
+
+    /// What the process's default attributes say.
+    #[cold]
+    fn usual() -> Wanted {
         let mut default = MaybeUninit::<pthread_attr_t>::uninit();
         // SAFETY: initialised by the first call.
         unsafe {
@@ -120,6 +134,17 @@ impl Wanted {
             guard_bytes: guard,
         }
     }
+}
+
+/// The program has changed the default attributes: they are asked for each time from then on.
+static DEFAULT_CHANGES: AtomicBool = AtomicBool::new(false);
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn heddle_user_pthread_setattr_default_np(attr: *const pthread_attr_t) -> c_int {
+    // ORDER: before the change: who sees it, by whatever the program does about it, asks.
+    DEFAULT_CHANGES.store(true, Release);
+    // SAFETY: the caller's attributes.
+    unsafe { pthread_setattr_default_np(attr) }
 }
 
 #[unsafe(no_mangle)]
