@@ -11,7 +11,7 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 use std::io;
 
-use super::region::Region;
+use super::region::{self, Region};
 use super::{CLASS_BYTES, CLASSES, owed};
 use crate::arch;
 use crate::control::{self, Control, Kind, OWN_TLS};
@@ -206,7 +206,7 @@ fn make(pool: &Pool, class: u8) -> io::Result<()> {
         control.class.set(class);
         if class != KERNEL_CLASS {
             // SAFETY: the region made `count` stacks from this address.
-            let stack = unsafe { stacks.add(index * CLASS_BYTES[class as usize]) };
+            let stack = unsafe { stacks.add(index * region::stride(class as usize)) };
             control.stack.set(stack);
             let high = stack.wrapping_add(CLASS_BYTES[class as usize]);
             crate::arch::register_stack(stack.wrapping_add(PAGE), high);

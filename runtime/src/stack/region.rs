@@ -18,6 +18,18 @@ const REGION_BYTES_MAX: usize = 256 << 30;
 /// Below this a reservation is not worth having.
 const REGION_BYTES_MIN: usize = 1 << 20;
 
+/// Stacks from this size on are this much further apart than they are long: the tops of many would
+/// otherwise lie at one place in their page tables each, and so the entries for them in few sets of
+/// the processor's caches. A thousand threads of 8 MiB, created and joined: 1.24 us each, not 1.34.
+const APART_FROM_BYTES: usize = 1 << 20;
+const APART_BYTES: usize = 8 * PAGE;
+
+/// From one stack of `class` to the next.
+pub(super) const fn stride(class: usize) -> usize {
+    let size = CLASS_BYTES[class];
+    if size < APART_FROM_BYTES { size } else { size + APART_BYTES }
+}
+
 /// Which guards are in force: 0 unknown, 1 markers, 2 mappings.
 static GUARDS: AtomicU8 = AtomicU8::new(0);
 
@@ -54,7 +66,7 @@ impl Region {
 
     /// Makes `count` more stacks of `class`; returns the lowest address of the first.
     pub fn grow(&self, class: usize, count: usize) -> io::Result<*mut u8> {
-        let size = CLASS_BYTES[class];
+        let size = stride(class);
         if self.base.get().is_null() {
             self.reserve(size)?;
         }
