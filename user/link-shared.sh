@@ -35,7 +35,7 @@ trap 'rm -rf "$work"' EXIT
 	printf '\tlocal:\n\t\t*;\n};\n'
 } >"$work/map"
 
-printf -- '-Wl,--wrap=%s\n' $names >"$work/wraps"
+printf -- '-Wl,--wrap=%s\n' $names __tls_get_addr >"$work/wraps"
 
 {
 	cat "$here/arch/x86_64.S"
@@ -57,4 +57,9 @@ printf -- '-Wl,--wrap=%s\n' $names >"$work/wraps"
 	-Wl,--whole-archive "$archive" -Wl,--no-whole-archive \
 	-Wl,--gc-sections -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -Wl,--no-undefined \
 	-lgcc_s -lpthread -lm -ldl -lc
+# __wrap___tls_get_addr is right for the library's own variables alone.
+if readelf -rW "$work/libheddle-user.so" | grep 'DTPMOD64 .*[^ 0-9]' >&2; then
+	echo "link-shared.sh: a thread-local variable of another library is used" >&2
+	exit 1
+fi
 mv "$work/libheddle-user.so" "$folder/libheddle-user.so"

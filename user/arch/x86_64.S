@@ -31,6 +31,24 @@ heddle_user_own_words:
 	.cfi_endproc
 	.size heddle_user_own_words, . - heddle_user_own_words
 
+/* What code of this library gets that asks for the address of one of its thread-local variables
+ * (link-shared.sh). They all lie in static thread-local storage, where this is as far from the
+ * thread pointer in every thread: the C library's function would look it up in the thread's table
+ * of blocks, which is memory that a thread touches for nothing else.
+ */
+	.globl __wrap___tls_get_addr
+	.hidden __wrap___tls_get_addr
+	.type __wrap___tls_get_addr, @function
+__wrap___tls_get_addr:
+	.cfi_startproc
+	movq own_words@gottpoff(%rip), %rax
+	addq %fs:0, %rax
+	addq 8(%rdi), %rax
+	subq $own_words@dtpoff, %rax
+	ret
+	.cfi_endproc
+	.size __wrap___tls_get_addr, . - __wrap___tls_get_addr
+
 	.macro TAKEN name, index, who
 	.text
 	.balign 16

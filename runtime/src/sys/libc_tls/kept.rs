@@ -161,6 +161,13 @@ impl Modules {
     }
 }
 
+/// How far below the thread pointer the libraries use a block of this size.
+pub(super) fn used_below(below: usize, above: usize) -> usize {
+    let modules = Modules::of_caller();
+    let lowest = modules.inside(below, above).map(|module| module.offset).min();
+    lowest.map_or(below, |lowest| lowest.min(0).unsigned_abs().next_multiple_of(super::LINE))
+}
+
 /// Whether blocks can be kept: tries it on one of its own.
 pub(super) fn examine(functions: &Functions, below: usize, above: usize) -> Option<Init> {
     let init = functions.init_tls?;

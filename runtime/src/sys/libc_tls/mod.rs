@@ -72,6 +72,8 @@ pub(crate) struct Library {
     /// Bytes of a block below and from its thread pointer on; multiples of [`LINE`].
     below: usize,
     above: usize,
+    /// What of `below` the libraries used that were there at the start.
+    used_below: usize,
 }
 
 /// The stack of a full thread as the C library is to see it.
@@ -128,7 +130,8 @@ impl Library {
         ABOVE.store(above, Relaxed);
         OWN.store(fields.own, Relaxed);
         let init = kept::examine(&functions, below, above);
-        Ok(Library { functions, fields, init, below, above })
+        let used_below = kept::used_below(below, above);
+        Ok(Library { functions, fields, init, below, above, used_below })
     }
 
     /// Bytes of a block.
@@ -181,10 +184,14 @@ pub(crate) fn stack_top(tls: *mut u8) -> *mut u8 {
 #[cold]
 pub(crate) fn prefetch_kept(tls: *mut u8) {
     let library = examined();
-    let low = tls.wrapping_sub(library.below + PACKET_BYTES);
-    for line in (0..PACKET_BYTES + library.block_bytes()).step_by(LINE) {
-        crate::arch::prefetch_to_write(low.wrapping_add(line));
-    }
+    let ask = |low: *mut u8, bytes: usize| {
+        for line in (0..bytes).step_by(LINE) {
+            crate::arch::prefetch_to_write(low.wrapping_add(line));
+        }
+    };
+    // What the libraries of the start use; between that and the stack is room for later ones.
+    ask(tls.wrapping_sub(library.used_below), library.used_below + library.above);
+    ask(tls.wrapping_sub(library.below + PACKET_BYTES), PACKET_BYTES);
 }
 
 /// Where a block begins and ends, from its thread pointer.
