@@ -9,6 +9,7 @@ use std::io;
 use crate::arch::Context;
 use crate::config::Backend;
 use crate::control::{CANCEL_ASKED, CANCEL_DISABLED, JOIN_DETACHED, JOIN_DONE, JOIN_OPEN, OWN_TLS};
+use crate::sys::libc_tls;
 use crate::thread::{Builder, Thread};
 use crate::{runtime, sched};
 
@@ -73,8 +74,15 @@ pub struct Made {
     pub stack: (*mut u8, usize),
 }
 
-/// As [`spawn`], with what `describe` returns at the top of the thread's stack: there it stays as
-/// long as there are handles, and its address is what `entry` gets. `describe` sees the thread, and
+/// Full threads will be described by this many bytes: they lie where the thread pointer leads to.
+/// Before the first full thread is thought of.
+pub fn describe_full_threads(bytes: usize) {
+    libc_tls::describe(bytes);
+}
+
+/// As [`spawn`], with what `describe` returns at the top of the thread's stack, or behind its
+/// thread-local storage ([`describe_full_threads`]): there it stays as long as there are handles,
+/// and its address is what `entry` gets. `describe` sees the thread, and
 /// that address, before the thread can run; so does `introduce`, when it is described. Whoever has
 /// the handle has to join or detach the thread, and drops what is described.
 ///
@@ -91,17 +99,24 @@ pub unsafe fn spawn_described<T>(
 ) -> io::Result<()> {
     const { assert!(align_of::<T>() <= PACKET_BYTES) };
     let thread = make(builder)?;
-    let bytes = size_of::<T>().next_multiple_of(PACKET_BYTES);
-    let place = thread.stack_top().wrapping_sub(bytes).cast::<T>();
     let is_full = thread.flags.get() & OWN_TLS != 0;
+    let top = thread.stack_top();
+    let beside = || libc_tls::description(thread.thread_pointer(), size_of::<T>());
+    let (place, packet) = match is_full.then(beside).flatten() {
+        Some(place) => (place, top.wrapping_sub(PACKET_BYTES)),
+        None => {
+            let place = top.wrapping_sub(size_of::<T>().next_multiple_of(PACKET_BYTES));
+            (place, place.wrapping_sub(PACKET_BYTES))
+        }
+    };
+    let place = place.cast::<T>();
     let made = Made {
         // SAFETY: `make` gave the handle one of its two references.
         thread: unsafe { Thread::adopt(thread) },
         thread_pointer: if is_full { thread.thread_pointer() } else { ptr::null_mut() },
         stack: (usable_from(thread), thread.stack_bytes() - crate::sys::memory::PAGE),
     };
-    let packet = place.cast::<u8>().wrapping_sub(PACKET_BYTES);
-    // SAFETY: the top of a stack that nobody uses yet, aligned to 64.
+    // SAFETY: the top of a stack that nobody uses yet, or the room behind the block; aligned to 64.
     unsafe {
         place.write(describe(made, place));
         prepare(thread, packet, Packet { entry, argument: place.cast() });
@@ -251,6 +266,22 @@ pub fn call_again() {
 /// What a called thread runs. It may end its thread. Once, before the first [`call`].
 pub fn on_call(answer: fn()) {
     crate::preempt::set_answer(answer);
+}
+
+/// Asks for the memory by which a full thread is described that is about to be joined: it may have
+/// ended long ago, and one line of it would be waited for after the other.
+#[inline]
+pub fn prefetch_described(thread_pointer: *mut u8) {
+    libc_tls::prefetch_described(thread_pointer);
+}
+
+/// Asks for what giving up the last handle of the thread in this slot will write.
+#[inline]
+pub fn prefetch_slot(slot: u32) {
+    let control = crate::control::slab_base().wrapping_add(slot as usize);
+    crate::arch::prefetch(control.cast());
+    crate::arch::prefetch(control.cast::<u8>().wrapping_add(64));
+    crate::arch::prefetch(ptr::from_ref(crate::table::record(slot)).cast());
 }
 
 /// The number of the thread's slot: unique among live threads.

@@ -80,14 +80,18 @@ impl List {
     }
 
     /// Asks for what making a full thread of the first pair will write: whoever takes one often
-    /// takes the next soon. The control block of the second is asked for one turn earlier.
+    /// takes the next soon. Control block and record of the second are asked for one turn earlier.
     #[inline]
     fn prefetch(&self) {
         // SAFETY: null or a slot of the slab.
         let Some(first) = (unsafe { self.head.get().as_ref() }) else { return };
         if first.has_kept_tls() {
             libc_tls::prefetch_kept(first.thread_pointer());
-            arch::prefetch(first.next.get().cast());
+            // SAFETY: as above.
+            if let Some(second) = unsafe { first.next.get().as_ref() } {
+                arch::prefetch(ptr::from_ref(second).cast());
+                second.prefetch_for_end();
+            }
         }
     }
 

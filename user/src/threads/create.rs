@@ -92,6 +92,7 @@ fn start_runtime() -> Result<(), &'static str> {
     static STARTED: OnceLock<Result<(), &'static str>> = OnceLock::new();
     *STARTED.get_or_init(|| {
         layout::check()?;
+        raw::describe_full_threads(size_of::<Pthread>());
         for (low, high) in environment::guarded_texts() {
             raw::guard_text(low, high);
         }

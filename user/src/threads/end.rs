@@ -19,7 +19,7 @@
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 use heddle::raw;
 use rustix::thread::futex::{self, Flags};
@@ -128,8 +128,11 @@ pub fn end(me: &'static Pthread) -> ! {
     crate::account::ended(own::kind().load(Relaxed), &me.born.get());
     own::stop_running();
     registry::leave(me.slot.load(Relaxed));
-    // ORDER: Release publishes the result; Acquire, for a detached one may be freed.
-    match me.state.compare_exchange(JOINABLE, ENDED, AcqRel, Acquire) {
+    // ORDER: Release publishes the result; Acquire, for a detached one may be freed. SeqCst: the
+    // state before the look at the joiner; pairs with the exchange in `join.rs`.
+    match me.state.compare_exchange(JOINABLE, ENDED, SeqCst, Acquire) {
+        // What describes the thread may be given up by now, but its memory is this stack's.
+        Ok(_) if me.joined_by.load(SeqCst) == 0 => {}
         Ok(_) => {
             raw::futex_wake(&me.state, u32::MAX, raw::ANY);
         }

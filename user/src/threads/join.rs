@@ -8,7 +8,7 @@
 //! a `pthread_t` names a thread that nobody has joined or detached.
 
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 use heddle::raw::{self, Ended, Manner, Moment};
 use libc::{clockid_t, pthread_t, timespec};
@@ -31,13 +31,16 @@ unsafe extern "C-unwind" {
 /// # Safety
 /// As the exported functions.
 unsafe fn join(target: &Pthread, result: *mut *mut c_void, until: Moment) -> c_int {
+    raw::prefetch_slot(target.slot.load(Relaxed));
     // SAFETY: any thread may ask who it is.
     let me = unsafe { libc::pthread_self() } as usize;
     if super::this().is_some_and(|this| core::ptr::eq(this, target)) {
         return libc::EDEADLK;
     }
+    // ORDER: SeqCst: the joiner before the look at the state in `wait_for`; pairs with `end.rs`,
+    // which wakes whoever it sees here.
     if target.state.load(Relaxed) == DETACHED
-        || target.joined_by.compare_exchange(0, me, Acquire, Relaxed).is_err()
+        || target.joined_by.compare_exchange(0, me, SeqCst, Relaxed).is_err()
     {
         return libc::EINVAL;
     }
@@ -110,6 +113,7 @@ pub unsafe extern "C-unwind" fn heddle_user_pthread_join(
     thread: pthread_t,
     result: *mut *mut c_void,
 ) -> c_int {
+    raw::prefetch_described(core::ptr::with_exposed_provenance_mut(thread as usize));
     cancel::test();
     // SAFETY: the caller's thread.
     match unsafe { find(thread) } {

@@ -6,8 +6,8 @@
 //!
 //! Invariants:
 //! 1. A [`Pthread`] exists from before its thread can run until it has ended and has been joined
-//!    or detached; it holds a handle of the runtime's thread, so its own memory, at the top of the
-//!    thread's stack, and that which its `pthread_t` names stay as long.
+//!    or detached; it holds a handle of the runtime's thread, so its own memory, beside the
+//!    thread's storage, and that which its `pthread_t` names stay as long.
 //! 2. `state` goes from `JOINABLE` to `DETACHED` or `ENDED`, once. Who finds the other one there
 //!    frees it: the thread itself when it is detached, else whoever joins or detaches it.
 
@@ -173,8 +173,8 @@ impl Pthread {
     }
 
     fn has_ended(&self) -> bool {
-        // ORDER: Acquire pairs with the Release in `end.rs`.
-        self.state.load(Acquire) == ENDED
+        // ORDER: pairs with the exchange in `end.rs`; SeqCst for who joins, see there.
+        self.state.load(SeqCst) == ENDED
     }
 
     /// Says that nobody will join it; false when it has ended before, and is the caller's to free.
@@ -190,8 +190,8 @@ impl Pthread {
 /// 1. The caller is the one whom invariant 2 names.
 unsafe fn free(thread: *const Pthread) {
     let thread = thread.cast_mut();
-    // SAFETY: by 1 this is the only time. It lies on the thread's stack, which stays for as long
-    // as the handle does.
+    // SAFETY: by 1 this is the only time. It lies beside the thread's stack, which stays for as
+    // long as the handle does.
     unsafe {
         let about = (*thread).about.get_mut().unwrap_or_else(PoisonError::into_inner);
         let handle = about.thread.take();

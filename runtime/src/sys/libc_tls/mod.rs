@@ -3,9 +3,12 @@
 //! A full thread's block lies at the top of its stack, as that of glibc's own threads does:
 //!
 //! ```text
-//!   x86-64    | stack  <- |  TLS of the libraries  |tp  struct pthread  | packing | end
-//!   aarch64   | stack  <- |  struct pthread  |tp  TLS of the libraries  | packing | end
+//!   x86-64    | stack  <- |  TLS of the libraries  |tp  struct pthread  | described | end
+//!   aarch64   | stack  <- |  struct pthread  |tp  TLS of the libraries  | described | end
 //! ```
+//! `described` is room for what a layer above keeps of a thread ([`describe`]): who asks for that
+//! has come from the thread pointer, and finds it in the same page.
+//!
 //! `_dl_allocate_tls` fills the libraries' part and makes the table of dynamic blocks (dtv).
 //! `struct pthread` is zero but for the fields below. Where they lie is never taken from a table
 //! of versions: [`probe`] finds each by its value, on two kernel threads made for that, and full
@@ -74,6 +77,8 @@ pub(crate) struct Library {
     above: usize,
     /// What of `below` the libraries used that were there at the start.
     used_below: usize,
+    /// Bytes behind `above`, see [`describe`].
+    described: usize,
 }
 
 /// The stack of a full thread as the C library is to see it.
@@ -83,9 +88,22 @@ pub(crate) struct Stack {
 }
 
 static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
-/// What is needed often of [`LIBRARY`]: `above`, and `Fields::own`.
+/// What is needed often of [`LIBRARY`]: `above` and `described`, and `Fields::own`.
 pub(crate) static ABOVE: AtomicUsize = AtomicUsize::new(0);
 static OWN: AtomicIsize = AtomicIsize::new(0);
+/// Bytes behind each block for what describes the thread.
+static DESCRIBED: AtomicUsize = AtomicUsize::new(0);
+
+/// Asks for so many bytes behind each block; before the library is examined.
+pub(crate) fn describe(bytes: usize) {
+    DESCRIBED.store(bytes.next_multiple_of(LINE), Relaxed);
+}
+
+/// Where the description of the thread with the thread pointer `tls` lies, if it has room there.
+pub(crate) fn description(tls: *mut u8, bytes: usize) -> Option<*mut u8> {
+    let library = examined();
+    (bytes <= library.described).then(|| tls.wrapping_add(library.above))
+}
 
 /// The library, examined at the first call; the error says what is missing.
 pub(crate) fn library() -> Result<&'static Library, &'static str> {
@@ -127,16 +145,17 @@ impl Library {
         };
         let (below, above) = (below.next_multiple_of(LINE), above.next_multiple_of(LINE));
         fields.check(below, above)?;
-        ABOVE.store(above, Relaxed);
+        let described = DESCRIBED.load(Relaxed);
+        ABOVE.store(above + described, Relaxed);
         OWN.store(fields.own, Relaxed);
         let init = kept::examine(&functions, below, above);
         let used_below = kept::used_below(below, above);
-        Ok(Library { functions, fields, init, below, above, used_below })
+        Ok(Library { functions, fields, init, below, above, used_below, described })
     }
 
-    /// Bytes of a block.
+    /// Bytes of a block, and of what is behind it.
     pub fn block_bytes(&self) -> usize {
-        self.below + self.above
+        self.below + self.above + self.described
     }
 }
 
@@ -160,7 +179,7 @@ pub(crate) unsafe fn prepare(
         if let Some(init) = init {
             kept::renew(init, tls, library.below, library.above);
         } else {
-            tls.sub(library.below).write_bytes(0, library.block_bytes());
+            tls.sub(library.below).write_bytes(0, library.below + library.above);
             if (functions.allocate_tls)(tls.cast::<c_void>()).is_null() {
                 let text = "out of memory for thread-local storage";
                 return Err(io::Error::new(io::ErrorKind::OutOfMemory, text));
@@ -190,8 +209,18 @@ pub(crate) fn prefetch_kept(tls: *mut u8) {
         }
     };
     // What the libraries of the start use; between that and the stack is room for later ones.
-    ask(tls.wrapping_sub(library.used_below), library.used_below + library.above);
+    let bytes = library.used_below + library.above + library.described;
+    ask(tls.wrapping_sub(library.used_below), bytes);
     ask(tls.wrapping_sub(library.below + PACKET_BYTES), PACKET_BYTES);
+}
+
+/// Asks for what lies behind a block.
+#[inline]
+pub(crate) fn prefetch_described(tls: *mut u8) {
+    let Some(Ok(library)) = LIBRARY.get() else { return };
+    for line in (0..library.described).step_by(LINE) {
+        crate::arch::prefetch_to_write(tls.wrapping_add(library.above + line));
+    }
 }
 
 /// Where a block begins and ends, from its thread pointer.
@@ -200,7 +229,7 @@ fn block_bounds() -> (isize, isize) {
     (library.below as isize, library.above as isize)
 }
 
-/// Bytes from the thread pointer of a block to the block's end.
+/// Bytes from the thread pointer of a block to the end of what is behind it.
 #[inline(always)]
 pub(crate) fn above() -> usize {
     ABOVE.load(Relaxed)
