@@ -105,6 +105,24 @@ fn tools(planner: &mut Planner) {
     let step = planner.add("asan", "address sanitizer", 10, sanitized.into());
     step.unless(other_processor("x86_64"));
 
+    // std is not built with it: tests that keep much behind locks of std are left out, and what is
+    // left of that is in the list.
+    let known = planner.repo.root.join("scripts/tsan.supp");
+    let flags = "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg heddle_tsan";
+    let runtime = "--test basic --test net --test sync --test sync_priority";
+    let raced = [
+        planner.test(&format!("-p heddle {runtime} {HERE}")),
+        planner.test(&format!("-p heddle-capi --test tsan {HERE}")),
+    ];
+    let raced = raced.map(|call| {
+        planner
+            .apart(call, "tsan", flags)
+            .env("RUSTC_BOOTSTRAP", "1")
+            .env("TSAN_OPTIONS", &format!("suppressions={}", known.display()))
+    });
+    let step = planner.add("tsan", "thread sanitizer, told of every switch", 15, raced.into());
+    step.unless(other_processor("x86_64"));
+
     // valgrind knows no io_uring.
     let memcheck = planner
         .test(&format!("-p heddle --test basic --test net --test sync {HERE}"))

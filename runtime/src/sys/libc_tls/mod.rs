@@ -120,8 +120,8 @@ fn examined() -> &'static Library {
 
 impl Library {
     fn examine() -> Result<Library, String> {
-        if cfg!(heddle_asan) {
-            return Err("AddressSanitizer keeps its threads in thread-local storage".into());
+        if cfg!(any(heddle_asan, heddle_tsan)) {
+            return Err("sanitizers keep their threads in thread-local storage".into());
         }
         if super::probe::fsgsbase() == Some(false) {
             return Err("the processor, the kernel or the emulator lacks FSGSBASE".into());
