@@ -67,7 +67,7 @@ static GUARDED: [(AtomicUsize, AtomicUsize); TEXTS] =
 
 /// Why there is no preemption here, if so.
 pub(crate) fn missing() -> Option<&'static str> {
-    if cfg!(not(target_arch = "x86_64")) {
+    if cfg!(not(any(target_arch = "x86_64", target_arch = "aarch64"))) {
         return Some("not on this processor yet");
     }
     if cfg!(feature = "sim") {
@@ -208,4 +208,56 @@ fn may_leave(interrupted: &Interrupted) -> Option<&'static Control> {
     let on_own_stack = (stack..stack + me.stack_bytes()).contains(&interrupted.sp());
     let may = !full::is_pinned() && me.wait.get() == WaitKind::None && !guarded && on_own_stack;
     may.then_some(me)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+    use crate::thread::Builder;
+    use crate::{Config, arch, raw};
+
+    /// Preempted as often as this at least; more by `HEDDLE_TEST_PREEMPTIONS`.
+    const TIMES: u64 = 300;
+
+    #[test]
+    fn every_register_is_kept() {
+        let slice = Some(std::time::Duration::from_micros(50));
+        let _ = Config::new().workers(2).slice(slice).start();
+        if let Some(why) = super::missing() {
+            return println!("skip: no preemption: {why}");
+        }
+        let times = std::env::var("HEDDLE_TEST_PREEMPTIONS").ok().and_then(|it| it.parse().ok());
+        let stop = Arc::new(AtomicBool::new(false));
+        let hold = |seed: u64| {
+            let stop = stop.clone();
+            Builder::new().full().spawn(move || {
+                // SAFETY: it needs nothing.
+                while unsafe { arch::hold_registers(200_000, seed) } == 0 {
+                    if stop.load(SeqCst) {
+                        return true;
+                    }
+                }
+                stop.store(true, SeqCst);
+                false
+            })
+        };
+        let threads: Vec<_> = (1..=6).map(|it| hold(it * 0x1234_5678_9ABC_DEF1)).collect();
+        if let Some(Err(error)) = threads.first() {
+            return println!("skip: {error}");
+        }
+        if std::env::var("HEDDLE_BACKEND").as_deref() == Ok("native") {
+            stop.store(true, SeqCst);
+            return println!("skip: the kernel preempts kernel threads");
+        }
+        let preempted = || raw::counts().map_or(0, |counts| counts.preempted);
+        while !stop.load(SeqCst) && preempted() < times.unwrap_or(TIMES) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        stop.store(true, SeqCst);
+        for thread in threads {
+            assert!(thread.expect("a thread").join().expect("no panic"), "a register has changed");
+        }
+    }
 }

@@ -59,37 +59,3 @@ fn a_hog_lets_others_run() {
     stop.store(true, SeqCst);
     assert_ne!(hog.join().unwrap(), 0);
 }
-
-/// The program's own SIGURGs reach its handler, and preemption goes on.
-#[test]
-fn signals_of_others_reach_their_handler() {
-    static SEEN: AtomicU32 = AtomicU32::new(0);
-    extern "C" fn on_signal(_signal: i32) {
-        SEEN.fetch_add(1, SeqCst);
-    }
-    if std::env::var("HEDDLE_TEST_CHILD").is_err() {
-        if !need_preemption(heddle::Config::new().workers(1)) {
-            return;
-        }
-        // In a process of its own: the handler has to be there before the first full thread.
-        let me = std::env::current_exe().unwrap();
-        let name = "signals_of_others_reach_their_handler";
-        let mut child = std::process::Command::new(me);
-        child.args(["--exact", name, "--nocapture"]).env("HEDDLE_TEST_CHILD", "1");
-        return assert!(child.status().unwrap().success());
-    }
-    // SAFETY: a handler that is async-signal-safe.
-    unsafe { libc::signal(libc::SIGURG, on_signal as *const () as usize) };
-    if !need_preemption(heddle::Config::new().workers(1)) {
-        return;
-    }
-    // SAFETY: a signal for the calling kernel thread.
-    unsafe { libc::raise(libc::SIGURG) };
-    assert_eq!(SEEN.load(SeqCst), 1);
-    let stop = Arc::new(AtomicBool::new(false));
-    let theirs = stop.clone();
-    let hog = full(move || while !theirs.load(SeqCst) {});
-    full(move || stop.store(true, SeqCst)).join().unwrap();
-    hog.join().unwrap();
-    assert_eq!(SEEN.load(SeqCst), 1);
-}

@@ -162,3 +162,79 @@ pub(super) fn valgrind_request(number: usize, first: usize, second: usize) -> us
     }
     answer
 }
+
+/// Holds a number in each register for as many turns of a loop, all integer and vector ones but
+/// the two that count and the stack pointer, and compares them: 0 if none has changed.
+///
+/// # Safety
+/// 1. None: it touches nothing but registers and its own frame.
+#[cfg(test)]
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn hold_registers(turns: u64, seed: u64) -> u64 {
+    naked_asm!(
+        "sub sp, sp, #240",
+        "stp x19, x20, [sp]",
+        "stp x21, x22, [sp, #16]",
+        "stp x23, x24, [sp, #32]",
+        "stp x25, x26, [sp, #48]",
+        "stp x27, x28, [sp, #64]",
+        "stp x29, x30, [sp, #80]",
+        "stp q8, q9, [sp, #96]; stp q10, q11, [sp, #128]",
+        "stp q12, q13, [sp, #160]; stp q14, q15, [sp, #192]",
+        ".irp i, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22",
+        "add x30, x1, #\\i",
+        "dup v\\i\\().2d, x30",
+        ".endr",
+        ".irp i, 23, 24, 25, 26, 27, 28, 29, 30, 31",
+        "add x30, x1, #\\i",
+        "dup v\\i\\().2d, x30",
+        ".endr",
+        ".irp i, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23",
+        "add x\\i, x1, #\\i",
+        ".endr",
+        ".irp i, 24, 25, 26, 27, 28, 29, 30",
+        "add x\\i, x1, #\\i",
+        ".endr",
+        "2:",
+        "subs x0, x0, #1",
+        "b.ne 2b",
+        ".irp i, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23",
+        "sub x\\i, x\\i, x1",
+        "sub x\\i, x\\i, #\\i",
+        "orr x0, x0, x\\i",
+        ".endr",
+        ".irp i, 24, 25, 26, 27, 28, 29, 30",
+        "sub x\\i, x\\i, x1",
+        "sub x\\i, x\\i, #\\i",
+        "orr x0, x0, x\\i",
+        ".endr",
+        ".irp i, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22",
+        "add x30, x1, #\\i",
+        "umov x2, v\\i\\().d[0]",
+        "umov x3, v\\i\\().d[1]",
+        "eor x2, x2, x30",
+        "eor x3, x3, x30",
+        "orr x0, x0, x2",
+        "orr x0, x0, x3",
+        ".endr",
+        ".irp i, 23, 24, 25, 26, 27, 28, 29, 30, 31",
+        "add x30, x1, #\\i",
+        "umov x2, v\\i\\().d[0]",
+        "umov x3, v\\i\\().d[1]",
+        "eor x2, x2, x30",
+        "eor x3, x3, x30",
+        "orr x0, x0, x2",
+        "orr x0, x0, x3",
+        ".endr",
+        "ldp q14, q15, [sp, #192]; ldp q12, q13, [sp, #160]",
+        "ldp q10, q11, [sp, #128]; ldp q8, q9, [sp, #96]",
+        "ldp x29, x30, [sp, #80]",
+        "ldp x27, x28, [sp, #64]",
+        "ldp x25, x26, [sp, #48]",
+        "ldp x23, x24, [sp, #32]",
+        "ldp x21, x22, [sp, #16]",
+        "ldp x19, x20, [sp]",
+        "add sp, sp, #240",
+        "ret",
+    )
+}

@@ -25,6 +25,8 @@ mod aarch64;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
+#[cfg(all(test, target_arch = "aarch64"))]
+pub(crate) use aarch64::hold_registers;
 #[cfg(target_arch = "aarch64")]
 use aarch64::valgrind_request;
 #[cfg(target_arch = "aarch64")]
@@ -32,6 +34,8 @@ pub(crate) use aarch64::{
     float_control, has_time_counter, set_float_control, switch, switch_with_tls, thread_pointer,
     time_counter, trampoline,
 };
+#[cfg(all(test, target_arch = "x86_64"))]
+pub(crate) use x86_64::hold_registers;
 #[cfg(target_arch = "x86_64")]
 use x86_64::valgrind_request;
 #[cfg(target_arch = "x86_64")]

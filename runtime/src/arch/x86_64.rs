@@ -176,3 +176,48 @@ pub(super) fn valgrind_request(number: usize, first: usize, second: usize) -> us
     }
     answer
 }
+
+/// Holds a number in each register for as many turns of a loop, all integer and SSE ones but the
+/// two that count and the stack pointer, and compares them: 0 if none has changed.
+///
+/// # Safety
+/// 1. None: it touches nothing but registers and its own frame.
+#[cfg(test)]
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn hold_registers(turns: u64, seed: u64) -> u64 {
+    naked_asm!(
+        ".irp r, rbx, rbp, r12, r13, r14, r15",
+        "push \\r",
+        ".endr",
+        ".irp i, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15",
+        "lea rax, [rsi + 16 + \\i]",
+        "movq xmm\\i, rax",
+        "punpcklqdq xmm\\i, xmm\\i",
+        ".endr",
+        ".irp r, rax, rbx, rcx, rdx, rbp, r8, r9, r10, r11, r12, r13, r14, r15",
+        "mov \\r, rsi",
+        ".endr",
+        "2:",
+        "dec rdi",
+        "jnz 2b",
+        ".irp r, rax, rbx, rcx, rdx, rbp, r8, r9, r10, r11, r12, r13, r14, r15",
+        "sub \\r, rsi",
+        "or rdi, \\r",
+        ".endr",
+        ".irp i, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15",
+        "lea rax, [rsi + 16 + \\i]",
+        "movq rcx, xmm\\i",
+        "psrldq xmm\\i, 8",
+        "movq rdx, xmm\\i",
+        "xor rcx, rax",
+        "xor rdx, rax",
+        "or rdi, rcx",
+        "or rdi, rdx",
+        ".endr",
+        ".irp r, r15, r14, r13, r12, rbp, rbx",
+        "pop \\r",
+        ".endr",
+        "mov rax, rdi",
+        "ret",
+    )
+}
