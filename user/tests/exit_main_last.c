@@ -103,7 +103,8 @@ static void fork_in_kernel(void)
 	start_on_own_stack(fork_and_end, NULL);
 }
 
-static void try(const char *name, void (*start)(void), const char *want)
+/* `or`: on a busy machine the one thread may be done before the other one has ended. */
+static void try(const char *name, void (*start)(void), const char *want, const char *or)
 {
 	CHECK_EQ(pipe(written), 0);
 	pid_t child = fork();
@@ -124,7 +125,7 @@ static void try(const char *name, void (*start)(void), const char *want)
 	close(written[0]);
 	int status;
 	CHECK_EQ(waitpid(child, &status, 0), child);
-	if (strcmp(got, want) != 0 || status != 0) {
+	if ((strcmp(got, want) != 0 && strcmp(got, or) != 0) || status != 0) {
 		fprintf(stderr, "%s: wrote \"%s\", not \"%s\"; status %x\n", name, got, want,
 			(unsigned)status);
 		_exit(1);
@@ -133,11 +134,11 @@ static void try(const char *name, void (*start)(void), const char *want)
 
 int main(void)
 {
-	try("one kernel thread", one_kernel_thread, "xd");
-	try("one that exits", one_that_exits, "xd");
-	try("kernel, then full", kernel_then_full, "xd");
-	try("full, then kernel", full_then_kernel, "xd");
-	try("fork in full", fork_in_full, "dxd");
-	try("fork in kernel", fork_in_kernel, "dxd");
+	try("one kernel thread", one_kernel_thread, "xd", "xd");
+	try("one that exits", one_that_exits, "xd", "xd");
+	try("kernel, then full", kernel_then_full, "xd", "xd");
+	try("full, then kernel", full_then_kernel, "xd", "xd");
+	try("fork in full", fork_in_full, "dxd", "xdd");
+	try("fork in kernel", fork_in_kernel, "dxd", "xdd");
 	return 0;
 }
