@@ -28,6 +28,7 @@ mod debugger;
 pub mod doctor;
 mod error;
 mod extension;
+mod fork;
 mod fresh;
 pub mod fs;
 mod full;

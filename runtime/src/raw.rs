@@ -327,6 +327,8 @@ pub use crate::full::{Pin, is_pinned, pin};
 
 pub use crate::later::when_unpinned;
 
+pub use crate::fork::{embed as embed_fork, in_child as forked_child};
+
 pub use crate::blocking::interruptible as blocking_interruptible;
 
 /// What is asked about a fault of a full thread before anything else: whether it has been handled.

@@ -8,7 +8,7 @@ use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize};
 use std::io;
-use std::sync::{Mutex, Once, OnceLock, mpsc};
+use std::sync::{Mutex, OnceLock, mpsc};
 
 use crate::config::{Backend, Config, Io, Settings};
 use crate::control::{self, Control};
@@ -17,7 +17,7 @@ use crate::nap::WAITING_MAX;
 use crate::stack::overflow;
 use crate::sys::{memory, task};
 use crate::worker::Worker;
-use crate::{full, sched, table};
+use crate::{fork, full, sched, table};
 
 /// Alternate signal stack of a worker: the overflow report runs there.
 const ALTERNATE_STACK_BYTES: usize = 64 << 10;
@@ -56,8 +56,12 @@ static INCOMPLETE: Mutex<Option<&'static Runtime>> = Mutex::new(None);
 /// Set in a child that was forked after the workers had started: it has none.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-extern "C" fn in_forked_child() {
-    FORKED.store(true, Relaxed);
+/// Workers have been started, or are about to.
+static HAS_WORKERS: AtomicBool = AtomicBool::new(false);
+
+/// In a forked child.
+pub(crate) fn forget_workers() {
+    FORKED.store(HAS_WORKERS.load(Relaxed), Relaxed);
 }
 
 /// The runtime, if it has started.
@@ -117,6 +121,7 @@ fn prepare_locked(backend: Backend) -> io::Result<()> {
         let text = format!("pages of {} bytes are not supported", memory::page_size());
         return Err(io::Error::new(io::ErrorKind::Unsupported, text));
     }
+    fork::arrange();
     table::create(backend == Backend::Native)?;
     control::reserve_slab()
 }
@@ -164,9 +169,8 @@ impl Runtime {
 
     /// Starts the workers that are missing, and the monitor.
     fn start_workers(&'static self) -> io::Result<()> {
-        static FORK_HOOK: Once = Once::new();
         overflow::install_handler()?;
-        FORK_HOOK.call_once(|| task::at_fork_in_child(in_forked_child));
+        HAS_WORKERS.store(true, Relaxed);
         while self.count() < self.config.workers {
             #[cfg(feature = "sim")]
             if crate::sim::is_starting() {

@@ -4,16 +4,19 @@
 //! 1. After [`create`] the base never changes and every slot of the slab has its record.
 //! 2. Whoever takes the table's locks is pinned: making a worker takes them too, so a full thread
 //!    that was preempted with one could block every worker and the one that would replace them.
+//! 3. A forked child writes nothing into the table, which is its parent's, and takes none of its
+//!    locks: it has records that nobody else sees ([`leave`]).
 
 use core::ptr;
-use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicPtr};
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use heddle_record::{Options, Record, Table, TextBuffer};
 
 use crate::control::SLOTS_MAX;
+use crate::sys::memory;
 
 const TEXT_BYTES_MAX: usize = size_of::<TextBuffer>();
 
@@ -50,6 +53,32 @@ extern "C" fn remove_name() {
     }
 }
 
+/// The table is the parent's.
+static IS_LEFT: AtomicBool = AtomicBool::new(false);
+
+/// The table, unless it is the parent's.
+fn own() -> Option<&'static Table> {
+    TABLE.get().filter(|_| !IS_LEFT.load(Relaxed))
+}
+
+/// In a forked child; see invariant 3. Where there is no room for records of its own no slot can be
+/// had, and who waits looks again and again.
+pub(crate) fn leave() {
+    if TABLE.get().is_none() || IS_LEFT.swap(true, Relaxed) {
+        return;
+    }
+    let bytes = SLOTS_MAX as usize * size_of::<Record>();
+    let Ok(records) = memory::reserve(bytes) else { return };
+    // SAFETY: the whole of a reservation.
+    if unsafe { memory::commit(records, bytes) }.is_ok() {
+        BASE.store(records.cast(), Relaxed);
+        HAS_RECORDS.store(true, Relaxed);
+    }
+}
+
+/// Whether a child has records of its own.
+static HAS_RECORDS: AtomicBool = AtomicBool::new(false);
+
 /// The record of a slot that the pool has made.
 #[inline(always)]
 pub(crate) fn record(slot: u32) -> &'static Record {
@@ -64,8 +93,11 @@ pub(crate) fn record(slot: u32) -> &'static Record {
 /// Fails when the table is full or shared memory is refused: then they must not be used.
 pub(crate) fn set_high_water(count: u32) -> std::io::Result<()> {
     let _pin = crate::full::pin();
-    match TABLE.get() {
+    match own() {
         Some(table) => table.set_high_water(count).map_err(std::io::Error::other),
+        None if IS_LEFT.load(Relaxed) && !HAS_RECORDS.load(Relaxed) => {
+            Err(std::io::ErrorKind::OutOfMemory.into())
+        }
         None => Ok(()),
     }
 }
@@ -73,13 +105,13 @@ pub(crate) fn set_high_water(count: u32) -> std::io::Result<()> {
 /// The text's id, 0 when the table has no room for it.
 pub(crate) fn intern(text: &str) -> u32 {
     let _pin = crate::full::pin();
-    TABLE.get().map_or(0, |table| table.intern(text))
+    own().map_or(0, |table| table.intern(text))
 }
 
 /// The role's number, 0 when the table has no room for it.
 pub(crate) fn intern_role(role: &str) -> u16 {
     let _pin = crate::full::pin();
-    TABLE.get().map_or(0, |table| table.intern_role(role))
+    own().map_or(0, |table| table.intern_role(role))
 }
 
 /// The text with this id.

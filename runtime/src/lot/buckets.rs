@@ -295,7 +295,7 @@ fn pass_on(
 
 /// In a child that was forked: those who waited are threads of the parent's, and one of them may
 /// have held a lock.
-pub(crate) extern "C" fn forget_waiters() {
+pub(crate) fn forget_waiters() {
     for bucket in &LOT {
         bucket.0.forget_all();
     }

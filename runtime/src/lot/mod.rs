@@ -121,6 +121,12 @@ pub fn futex_broadcast(word: *const atomic::AtomicU32) -> Requeued {
     buckets::broadcast(word.addr())
 }
 
+/// In a forked child: those who waited are threads of the parent's.
+pub(crate) fn forget_waiters() {
+    node::forget_maker();
+    buckets::forget_waiters();
+}
+
 /// The same word as the simulation and the model see it: a wrapper without anything else.
 fn watched(word: *const atomic::AtomicU32) -> *const AtomicU32 {
     word.cast()

@@ -11,12 +11,11 @@
 use core::ptr;
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Release};
-use std::sync::{Mutex, Once, PoisonError};
 
-use super::buckets;
 use crate::control::SLOTS_MAX;
 use crate::model::Cell;
-use crate::sys::{memory, task};
+use crate::raw_lock::RawLock;
+use crate::sys::memory;
 
 /// Nodes that are mapped at once: 96 KiB.
 pub(crate) const CHUNK: usize = 4096;
@@ -59,14 +58,18 @@ pub(crate) fn of_waiter(slot: u32) -> &'static Node {
     unsafe { &*start.add(slot as usize % CHUNK) }
 }
 
-/// Maps a chunk; before the first one, sees to it that a forked child begins with an empty lot.
+/// Held while a chunk is made.
+static MAKING: RawLock = RawLock::new();
+
+/// In a forked child: nobody makes a chunk.
+pub(super) fn forget_maker() {
+    MAKING.forget_holder();
+}
+
+/// Maps a chunk.
 #[cold]
 fn make(chunk: &AtomicPtr<Node>) -> Option<*mut Node> {
-    static MAKING: Mutex<()> = Mutex::new(());
-    static FORK_HOOK: Once = Once::new();
-    FORK_HOOK.call_once(|| task::at_fork_in_child(buckets::forget_waiters));
-    let _pin = crate::full::pin();
-    let _one = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one = MAKING.lock();
     let made = chunk.load(Acquire);
     if !made.is_null() {
         return Some(made);

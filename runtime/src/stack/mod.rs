@@ -11,7 +11,9 @@ pub(crate) mod peak;
 mod pool;
 mod region;
 
-pub(crate) use pool::{Cache, KERNEL_CLASS, SLOTS_MADE, decay, give, slots_made, take};
+pub(crate) use pool::{
+    Cache, KERNEL_CLASS, SLOTS_MADE, decay, forget_pools, give, slots_made, take,
+};
 
 use crate::sys::libc_tls;
 

@@ -95,6 +95,12 @@ impl List {
         }
     }
 
+    /// For a forked child: the pairs stay where they are, unused.
+    fn forget(&self) {
+        self.head.set(ptr::null());
+        self.count.set(0);
+    }
+
     /// Moves up to `count` pairs to `other`.
     fn move_to(&self, other: &List, count: u32) {
         for _ in 0..count {
@@ -218,6 +224,17 @@ fn make(pool: &Pool, class: u8) -> io::Result<()> {
         pool.free.push(control);
     }
     Ok(())
+}
+
+/// In a forked child: no lock is held, and no pair that is about to be taken or given is used.
+pub(crate) fn forget_pools() {
+    for pool in &POOLS {
+        pool.lock.forget_holder();
+        pool.free.forget();
+        pool.clean.forget();
+        pool.idle.set(0);
+    }
+    SLOTS_LOCK.forget_holder();
 }
 
 /// Slots handed out so far; every smaller index may be passed to [`control::at`].

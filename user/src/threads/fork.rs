@@ -3,9 +3,17 @@
 //! Workers do not survive a fork. A full thread that forks goes on in the child on its own stack
 //! with its own thread-local storage and its own mask, on the kernel thread that was its worker;
 //! threads that the child makes are the C library's, if the runtime had started before the fork.
+//!
+//! What locks another thread of the parent may have held, and what becomes of them, stands in
+//! `fork.rs` of the runtime. Of this library a child takes one: what its thread has said about
+//! itself, which those who send it signals look at ([`renew`]). Timers for full threads, `accept`,
+//! roles and the account are not for kernel threads; the registry has no lock, and who was looking
+//! at a thread in the parent keeps only that thread from ending.
 
+use core::ptr;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
+use std::sync::{Mutex, PoisonError};
 
 use super::{LIVE, LIVE_KERNEL, Pthread, own, this};
 use crate::account::tripwire;
@@ -23,7 +31,8 @@ static MADE: AtomicBool = AtomicBool::new(false);
 static ARE_SEVERAL: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn register() {
-    // SAFETY: the handler only stores.
+    heddle::raw::embed_fork();
+    // SAFETY: the handler may run at any fork.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
 }
 
@@ -34,6 +43,8 @@ static REGISTER: extern "C" fn() = register;
 
 extern "C" fn in_child() {
     GENERATION.fetch_add(1, Relaxed);
+    // Before anything here waits.
+    heddle::raw::forked_child();
     if MADE.load(Relaxed) {
         NO_MORE.store(true, Relaxed);
     }
@@ -41,11 +52,27 @@ extern "C" fn in_child() {
     LIVE_KERNEL.store(0, Relaxed);
     // Not in a child's child: its parent was a kernel thread.
     if let Some(me) = this().filter(|_| own::is_running()) {
+        // SAFETY: the child has this one thread, and it does not hold it.
+        unsafe { renew(&me.about) };
         mask::take_on(me.signals.blocked());
         CHILD.store(core::ptr::from_ref(me).cast_mut(), Relaxed);
         tripwire::end(me.tripwire());
         own::stop_running();
         heddle::raw::leave_worker_after_fork();
+    }
+}
+
+/// Unlocks a lock that a thread of the parent may hold, with what it guards as that has left it.
+///
+/// # Safety
+/// 1. The calling thread is the only one of the process, and does not hold the lock.
+unsafe fn renew<T>(mutex: &Mutex<T>) {
+    let place = ptr::from_ref(mutex).cast_mut();
+    // SAFETY: by 1 nobody else uses it. The content goes from the old lock into the new one, which
+    // lies in its place; the old one is not dropped.
+    unsafe {
+        let old = place.read();
+        place.write(Mutex::new(old.into_inner().unwrap_or_else(PoisonError::into_inner)));
     }
 }
 
