@@ -9,8 +9,8 @@
 //! jobs is bounded by the number of threads: each waits for its own job.
 //!
 //! Jobs that end by themselves share [`THREADS_MAX`] kernel threads. Those that may wait for what
-//! another thread does ([`interruptible`]) get as many as the kernel gives: the thread that they
-//! wait for may need one, too.
+//! another thread does ([`open_ended`], [`interruptible`]) get as many as the kernel gives: the
+//! thread that they wait for may need one, too.
 
 use core::hint;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
@@ -108,6 +108,24 @@ where
     F: FnOnce() -> T + Send,
     T: Send,
 {
+    on_pool(f, false)
+}
+
+/// As [`blocking`], for what may wait for another thread, or for as long as somebody else likes:
+/// it takes none of the kernel threads that the others share.
+pub fn open_ended<F, T>(f: F) -> T
+where
+    F: FnOnce() -> T + Send,
+    T: Send,
+{
+    on_pool(f, true)
+}
+
+fn on_pool<F, T>(f: F, is_open_ended: bool) -> T
+where
+    F: FnOnce() -> T + Send,
+    T: Send,
+{
     if !crate::thread::is_user_level() {
         return f();
     }
@@ -118,7 +136,7 @@ where
     // From the moment it is queued the job may make the caller ready: until it has parked, a full
     // thread must do nothing else that makes it so, as being preempted does.
     let pin = full::pin();
-    let pointer = JobPointer { job: (&raw mut job).cast(), run: run::<F, T>, is_open_ended: false };
+    let pointer = JobPointer { job: (&raw mut job).cast(), run: run::<F, T>, is_open_ended };
     let queued = POOL.queue(pointer);
     if queued {
         // Ended by `run` only: neither deadline nor cancellation, for the job borrows from us.

@@ -325,11 +325,9 @@ pub fn leave_worker_after_fork() {
 /// need, too.
 pub use crate::full::{Pin, is_pinned, pin};
 
-pub use crate::later::when_unpinned;
-
+pub use crate::blocking::{interruptible as blocking_interruptible, open_ended};
 pub use crate::fork::{embed as embed_fork, in_child as forked_child};
-
-pub use crate::blocking::interruptible as blocking_interruptible;
+pub use crate::later::when_unpinned;
 
 /// What is asked about a fault of a full thread before anything else: whether it has been handled.
 /// It gets the program's action for the signal, and what the kernel has passed. Once.

@@ -17,7 +17,7 @@
 	.section .tbss, "awT", @nobits
 	.balign 16
 own_words:
-	.zero 24
+	.zero 32
 
 	.text
 	.globl heddle_user_own_words

@@ -16,7 +16,7 @@ use core::ptr;
 use heddle::raw;
 use libc::{FILE, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t, sigset_t};
 
-use super::{away, exported};
+use super::{away, away_for_long, exported};
 use crate::threads::signals::{self, process};
 use crate::{errno, threads};
 
@@ -188,13 +188,13 @@ exported! {
 
     (heddle_user_pclose) (stream: *mut FILE) -> c_int {
         // SAFETY: the caller's stream.
-        away(|| unsafe { libc::pclose(stream) })
+        away_for_long(|| unsafe { libc::pclose(stream) })
     }
 
     (heddle_user_system) (command: *const c_char) -> c_int {
         let blocked = own();
         // SAFETY: null or the caller's text.
-        away(|| with(blocked, || unsafe { libc::system(command) }))
+        away_for_long(|| with(blocked, || unsafe { libc::system(command) }))
     }
 
     (heddle_user_execve) (

@@ -232,15 +232,26 @@ impl<T> Lent<T> {
 /// Runs `call`, which may sleep in the kernel, on a kernel thread of the blocking pool. What it
 /// leaves in `errno` there is the caller's.
 fn away<T>(call: impl FnOnce() -> T) -> T {
+    let (result, number) = heddle::blocking(with_errno(call)).get();
+    errno::set(number);
+    result
+}
+
+/// As [`away`], for what ends when another thread, or a child, has done something.
+pub fn away_for_long<T>(call: impl FnOnce() -> T) -> T {
+    let (result, number) = raw::open_ended(with_errno(call)).get();
+    errno::set(number);
+    result
+}
+
+/// `call` with the caller's `errno`, and what it leaves there.
+fn with_errno<T>(call: impl FnOnce() -> T) -> impl FnOnce() -> Lent<(T, c_int)> + Send {
     let (call, before) = (Lent(call), errno::get());
-    let (result, number) = heddle::blocking(move || {
+    move || {
         errno::set(before);
         let result = call.get()();
         Lent((result, errno::get()))
-    })
-    .get();
-    errno::set(number);
-    result
+    }
 }
 
 /// As [`away`], for a system call.

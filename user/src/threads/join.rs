@@ -1,20 +1,22 @@
 //! Joining and detaching.
 //!
-//! A joiner waits for `state` in the parking lot. Kernel threads are joined by the C library: by a
-//! kernel thread of the blocking pool if a full thread asks.
+//! A joiner waits for `state` in the parking lot. Kernel threads are joined by the C library; a
+//! full thread waits in the lot before it asks for that, until the other one has come to its end.
 //!
 //! # Safety
 //! For all exported functions of this file: pointers are valid or null where that is allowed, and
 //! a `pthread_t` names a thread that nobody has joined or detached.
 
 use core::ffi::{c_int, c_void};
+use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 use heddle::raw::{self, Ended, Manner, Moment};
 use libc::{clockid_t, pthread_t, timespec};
 
 use super::signals::{self, Then};
-use super::{DETACHED, ENDED, JOINABLE, Pthread, cancel, find, free};
+use super::{DETACHED, ENDED, JOINABLE, Pthread, cancel, find, free, own};
+use crate::calls::away_for_long;
 use crate::{clock, errno, real};
 
 // SAFETY: the C library's functions, by its header.
@@ -30,7 +32,9 @@ unsafe extern "C-unwind" {
 
 /// # Safety
 /// As the exported functions.
-unsafe fn join(target: &Pthread, result: *mut *mut c_void, until: Moment) -> c_int {
+unsafe fn join(thread: pthread_t, result: *mut *mut c_void, until: Moment) -> c_int {
+    // SAFETY: the caller has found it.
+    let Some(target) = (unsafe { find(thread) }) else { return libc::ESRCH };
     raw::prefetch_slot(target.slot.load(Relaxed));
     // SAFETY: any thread may ask who it is.
     let me = unsafe { libc::pthread_self() } as usize;
@@ -44,7 +48,7 @@ unsafe fn join(target: &Pthread, result: *mut *mut c_void, until: Moment) -> c_i
     {
         return libc::EINVAL;
     }
-    if waits_for_me(target, me) {
+    if waits_for_me(thread as usize, me) {
         target.joined_by.store(0, Relaxed);
         return libc::EDEADLK;
     }
@@ -66,13 +70,13 @@ unsafe fn join(target: &Pthread, result: *mut *mut c_void, until: Moment) -> c_i
     }
 }
 
-/// Whether the thread that `me` is about to wait for waits for `me`.
-fn waits_for_me(target: &Pthread, me: usize) -> bool {
+/// Whether the thread that `me` is about to wait for waits for `me`. By name: whoever began to join
+/// `me` may have given up, and ended, meanwhile.
+fn waits_for_me(target: usize, me: usize) -> bool {
     let Some(this) = super::this() else { return false };
     let by = this.joined_by.load(Relaxed);
     debug_assert_ne!(by, me);
-    // SAFETY: a thread that joins us exists.
-    by != 0 && unsafe { find(by as pthread_t) }.is_some_and(|it| core::ptr::eq(it, target))
+    by == target
 }
 
 fn wait_for(target: &Pthread, until: Moment) -> Ended {
@@ -83,17 +87,70 @@ fn wait_for(target: &Pthread, until: Moment) -> Ended {
         errno::kept(heddle::thread::yield_now);
     }
     let manner = Manner { is_cancellable, ..Manner::PLAIN };
-    while !target.has_ended() {
-        // SAFETY: nobody frees it before it is joined, which is what we do.
-        let ended = unsafe { raw::futex_wait(&target.state, JOINABLE, until, manner) };
+    wait_while(&target.state, JOINABLE, until, manner)
+}
+
+/// Waits until `word`, of a thread that the caller joins, is not `value` any more.
+fn wait_while(word: &AtomicU32, value: u32, until: Moment, manner: Manner) -> Ended {
+    // ORDER: SeqCst pairs with `end.rs`, after `joined_by`; and with the Release in `kernel.rs`.
+    while word.load(SeqCst) == value {
+        // SAFETY: it stays until the thread is joined, which is what the caller does.
+        let ended = unsafe { raw::futex_wait(word, value, until, manner) };
         if ended == Ended::Cancelled && signals::interrupted() != Then::End {
             continue;
         }
-        if matches!(ended, Ended::TimedOut | Ended::Cancelled) && !target.has_ended() {
+        // ORDER: as above.
+        if matches!(ended, Ended::TimedOut | Ended::Cancelled) && word.load(Acquire) == value {
             return ended;
         }
     }
     Ended::Woken
+}
+
+/// Time between two looks at a thread that has not begun, and most of them.
+const LOOK_NS: u64 = 10_000_000;
+const LOOKS_MAX: u32 = 50;
+
+/// Joins a kernel thread; the caller is a full thread. `whole` is the C library's way.
+///
+/// # Safety
+/// As the exported functions.
+unsafe fn join_kernel(
+    thread: pthread_t,
+    result: *mut *mut c_void,
+    until: Moment,
+    whole: impl FnOnce() -> c_int,
+) -> c_int {
+    // SAFETY: the thread's own word, which stays until it is joined.
+    let end = unsafe { &(*own::words_of(thread)).end };
+    let manner = Manner { is_cancellable: true, ..Manner::PLAIN };
+    for looks in 0.. {
+        let past = timespec { tv_sec: 0, tv_nsec: 0 };
+        // It has ended, or is not to be joined.
+        // SAFETY: the caller's thread and place.
+        let now = unsafe { pthread_clockjoin_np(thread, result, libc::CLOCK_REALTIME, &past) };
+        if now != libc::ETIMEDOUT {
+            return now;
+        }
+        if end.load(Relaxed) != 0 {
+            break;
+        }
+        if looks == LOOKS_MAX || (looks != 0 && until != Moment::Never) {
+            // It is not of this library's making.
+            return away_for_long(whole);
+        }
+        let soon = Moment::Monotonic(raw::now_ns() + LOOK_NS);
+        if errno::kept(|| wait_while(end, 0, soon, manner)) == Ended::Cancelled {
+            cancel::act();
+        }
+    }
+    match errno::kept(|| wait_while(end, own::LIVES, until, manner)) {
+        Ended::TimedOut => libc::ETIMEDOUT,
+        Ended::Cancelled => cancel::act(),
+        // What the C library still does takes some microseconds.
+        // SAFETY: as above.
+        Ended::Woken | Ended::Changed => unsafe { real::pthread_join(thread, result) },
+    }
 }
 
 /// # Safety
@@ -118,18 +175,13 @@ pub unsafe extern "C-unwind" fn heddle_user_pthread_join(
     // SAFETY: the caller's thread.
     match unsafe { find(thread) } {
         // SAFETY: as above.
-        Some(target) => unsafe { join(target, result, Moment::Never) },
-        None if crate::me().is_none() => {
-            // SAFETY: as above.
-            unsafe { real::pthread_join(thread, result) }
-        }
-        None => errno::kept(|| {
-            let place = result as usize;
-            // SAFETY: as above; the caller waits, so its place stays.
-            heddle::blocking(move || unsafe {
-                real::pthread_join(thread, place as *mut *mut c_void)
-            })
-        }),
+        Some(_) => unsafe { join(thread, result, Moment::Never) },
+        // SAFETY: as above.
+        None if crate::me().is_none() => unsafe { real::pthread_join(thread, result) },
+        // SAFETY: as above.
+        None => unsafe {
+            join_kernel(thread, result, Moment::Never, || real::pthread_join(thread, result))
+        },
     }
 }
 
@@ -146,7 +198,7 @@ unsafe extern "C-unwind" fn heddle_user_pthread_tryjoin_np(
     // ORDER: Acquire pairs with the Release in `end.rs`.
     match target.state.load(Acquire) {
         // SAFETY: as above.
-        ENDED => unsafe { join(target, result, Moment::Never) },
+        ENDED => unsafe { join(thread, result, Moment::Never) },
         DETACHED => libc::EINVAL,
         _ => libc::EBUSY,
     }
@@ -172,15 +224,19 @@ unsafe extern "C-unwind" fn heddle_user_pthread_clockjoin_np(
     cancel::test();
     // SAFETY: the caller's thread and moment.
     unsafe {
-        let Some(target) = find(thread) else {
+        let is_full = find(thread).is_some();
+        if !is_full && (crate::me().is_none() || at.is_null()) {
             return pthread_clockjoin_np(thread, result, clock, at);
-        };
+        }
         let until = match at.as_ref() {
             None => Ok(Moment::Never),
             Some(at) => clock::moment(clock, at),
         };
         match until {
-            Ok(until) => join(target, result, until),
+            Ok(until) if is_full => join(thread, result, until),
+            Ok(until) => join_kernel(thread, result, until, || {
+                pthread_clockjoin_np(thread, result, clock, at)
+            }),
             Err(error) => error,
         }
     }

@@ -15,12 +15,13 @@
 use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use heddle::raw;
 use libc::{pthread_attr_t, pthread_t};
 
-use super::{Start, count_in_kernel, count_out_kernel, end, fork};
+use super::own::{ENDS, LIVES};
+use super::{Start, count_in_kernel, count_out_kernel, end, fork, own};
 use crate::account::{self, Origin};
 
 /// `PTHREAD_KEY_2NDLEVEL_SIZE` of glibc: values of so many keys lie in the thread's own block.
@@ -128,7 +129,11 @@ unsafe extern "C-unwind" fn begin(call: *mut c_void) -> *mut c_void {
     // SAFETY: by 1. Nothing of it is left when the start function, which may end the thread, is
     // called.
     let Call { start, argument } = *unsafe { Box::from_raw(call.cast::<Call>()) };
-    if !set_counted(1) {
+    if set_counted(1) {
+        own::end().store(LIVES, Relaxed);
+        // Who joins it already.
+        raw::futex_wake(own::end(), u32::MAX, raw::ANY);
+    } else {
         // Nobody can see its end: it does not hold the process.
         count_out_kernel();
     }
@@ -154,6 +159,16 @@ fn set_counted(round: usize) -> bool {
     key != NONE && unsafe { libc::pthread_setspecific(key, value) } == 0
 }
 
+/// The calling thread has run its destructors.
+fn ended() {
+    let end = own::end();
+    // ORDER: Release pairs with the Acquire in `join.rs`. Who joins it may have joined it, and its
+    // word be gone, when the wake comes.
+    end.store(ENDS, Release);
+    raw::futex_wake(end, u32::MAX, raw::ANY);
+    count_out_kernel();
+}
+
 /// Comes again in the last round, when all other destructors have had theirs.
 ///
 /// # Safety
@@ -163,7 +178,7 @@ unsafe extern "C" fn at_end_of_counted(value: *mut c_void) {
     match value.addr().wrapping_sub(counted(0)) {
         round @ 1..ROUNDS => _ = set_counted(round + 1),
         ROUNDS if is_main => end::end_process(),
-        ROUNDS => count_out_kernel(),
+        ROUNDS => ended(),
         // The one thread of a child.
         _ => _ = set_counted(1),
     }

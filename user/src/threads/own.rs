@@ -23,7 +23,14 @@ pub struct Own {
     pub kind: AtomicU32,
     /// It waits for events by asking what is ready (`calls/turns.rs`).
     is_told: AtomicBool,
+    /// Of a kernel thread that counts among the program's (`kernel.rs`): [`LIVES`], then [`ENDS`].
+    pub end: AtomicU32,
 }
+
+/// `end`: it has begun.
+pub const LIVES: u32 = 1;
+/// `end`: it has come to its end but for what the C library does then.
+pub const ENDS: u32 = 2;
 
 impl Own {
     /// Whether the thread has come to its end, or is none of this process.
@@ -75,6 +82,12 @@ pub fn is_told() -> &'static AtomicBool {
     unsafe { &(*words()).is_told }
 }
 
+/// See [`Own`].
+pub fn end() -> &'static AtomicU32 {
+    // SAFETY: the calling thread's own words, which live as long as it.
+    unsafe { &(*words()).end }
+}
+
 /// Whether the caller is a full thread on a worker.
 #[inline(always)]
 pub fn is_running() -> bool {
@@ -87,9 +100,10 @@ pub fn is_running() -> bool {
 /// # Safety
 /// 1. They are those of a thread that can't run yet, or of the caller.
 pub unsafe fn set(words: *mut Own, thread: *const Pthread, kind: u32) {
-    let is_told = AtomicBool::new(false);
+    let (is_told, end) = (AtomicBool::new(false), AtomicU32::new(0));
+    let kind = AtomicU32::new(kind);
     // SAFETY: by 1.
-    unsafe { words.write(Own { running: thread, thread, kind: AtomicU32::new(kind), is_told }) };
+    unsafe { words.write(Own { running: thread, thread, kind, is_told, end }) };
 }
 
 /// The caller has ended but for the switch away from it, or does not run on a worker any more for
