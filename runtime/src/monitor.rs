@@ -378,7 +378,7 @@ impl Watch {
         // Where all threads use up what they get and stay where they are, they may wait for each
         // other.
         let others = worker.offered.len();
-        let short = before.used_up > others && worker.spins.load(Relaxed) > others;
+        let short = before.used_up > others && preempt::may_spin(worker, others);
         self.spinning |= short;
         let slice_ns = if short { slice_ns.min(SLICE_SPINNING_NS) } else { slice_ns };
         if before.same_ns >= slice_ns {

@@ -180,6 +180,12 @@ fn note_place(ip: usize) {
     }
 }
 
+/// Whether `worker` has lately preempted so many threads and one, or as many as are counted, where
+/// they were before.
+pub(crate) fn may_spin(worker: &Worker, others: u32) -> bool {
+    worker.spins.load(Relaxed) > others.min(SPINS_MAX - 1)
+}
+
 fn yield_here(me: &'static Control) {
     let Some(here) = full::here() else { return };
     here.runtime.monitor.preempted.fetch_add(1, Relaxed);

@@ -216,11 +216,10 @@ impl Epoll {
         })
     }
 
-    /// Takes events in, without sleeping; called by `worker`, which this set belongs to.
+    /// Takes all events in, without sleeping; called by `worker`, which this set belongs to. A ring
+    /// that watches the set tells of each event once, so none may be left here when it sleeps.
     pub fn poll(&self, worker: &'static Worker) {
-        if self.waiting() != 0 {
-            self.wait(worker, Some(0));
-        }
+        while self.waiting() != 0 && self.wait(worker, Some(0)) == EVENTS {}
     }
 
     /// As [`Epoll::poll`], called by others for `worker`.
@@ -231,14 +230,16 @@ impl Epoll {
         }
     }
 
-    /// Sleeps until an event or for `ns`; called by `worker`, which this set belongs to.
-    pub fn wait(&self, worker: &'static Worker, ns: Option<u64>) {
-        self.take_in(worker, ns, || self.event.clear());
+    /// Sleeps until an event or for `ns`; called by `worker`, which this set belongs to. How many
+    /// events there were; at [`EVENTS`] there may be more.
+    pub fn wait(&self, worker: &'static Worker, ns: Option<u64>) -> usize {
+        self.take_in(worker, ns, || self.event.clear())
     }
 
-    fn take_in(&self, worker: &'static Worker, ns: Option<u64>, wake: impl Fn()) {
+    fn take_in(&self, worker: &'static Worker, ns: Option<u64>, wake: impl Fn()) -> usize {
         let mut room = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
-        for event in sys::wait(self.set.as_fd(), &mut room, ns) {
+        let events = sys::wait(self.set.as_fd(), &mut room, ns);
+        for event in events {
             match event.u64 {
                 EVENT => wake(),
                 fd => {
@@ -247,6 +248,7 @@ impl Epoll {
                 }
             }
         }
+        events.len()
     }
 
     /// Makes the threads ready that waited for what has happened; arms for the others again.
@@ -303,4 +305,40 @@ fn list(first: *const Control) -> impl Iterator<Item = &'static Control> {
         each = thread.next.get();
         Some(thread)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One write makes more descriptors ready than one call takes in. What is left then nobody
+    /// would tell the worker of.
+    #[test]
+    fn a_poll_leaves_no_event() {
+        let epoll = Epoll::new().unwrap();
+        let (one, other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let same: Vec<_> = (0..=2 * EVENTS).map(|_| one.try_clone().unwrap()).collect();
+        for descriptor in &same {
+            let fd = descriptor.as_raw_fd();
+            epoll.make_room(fd).unwrap();
+            epoll.arm_unheard(fd).unwrap();
+        }
+        drop(other);
+        epoll.waiting.store(1, Relaxed);
+        let worker = crate::runtime::get_or_start().worker(0);
+        assert_eq!(epoll.wait(worker, Some(0)), EVENTS);
+        epoll.poll(worker);
+        let mut room = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
+        assert_eq!(sys::wait(epoll.set.as_fd(), &mut room, Some(0)).len(), 0);
+    }
+
+    impl Epoll {
+        /// For a read of nobody's.
+        fn arm_unheard(&self, fd: RawFd) -> io::Result<()> {
+            // SAFETY: the test's own descriptor, which is open.
+            let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+            let data = EventData::new_u64(fd as u64);
+            Ok(epoll::add(&self.set, borrowed, data, EventFlags::IN | EventFlags::ONESHOT)?)
+        }
+    }
 }

@@ -70,7 +70,7 @@ impl Reactor {
         }
         match self {
             Reactor::Uring(ring) => ring.wait(worker, ns),
-            Reactor::Epoll(epoll) => epoll.wait(worker, ns),
+            Reactor::Epoll(epoll) => _ = epoll.wait(worker, ns),
         }
     }
 

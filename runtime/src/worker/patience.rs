@@ -107,10 +107,11 @@ impl Worker {
     }
 
     /// Hands the ready full threads for which this worker was woken to one that runs and has a
-    /// turn for them soon.
+    /// turn for them soon. A time-critical one would wait there behind whoever runs.
     pub(super) fn hand_on(&'static self, now: u64) {
         let count = self.offered.len();
-        if count == 0 || self.fresh.len() + self.queues.len() != 0 {
+        let has_other_work = self.fresh.len() + self.queues.len() != 0;
+        if count == 0 || has_other_work || self.offered.fast_priority() != 0 {
             return;
         }
         let serves = |other: &&'static Worker| {
