@@ -6,11 +6,12 @@
 #define _GNU_SOURCE
 #include "check.h"
 #include <fcntl.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 
-enum { BUSY = 6, STORM = 60, AGAIN = 40 };
+enum { BUSY = 6, STORM = 60, AGAIN = 40, FORGET_MS = 1000 };
 
 static _Thread_local volatile int handled;
 static _Thread_local int may_handle;
@@ -182,6 +183,34 @@ static void block_again(void)
 	finish(thread);
 }
 
+static void open_all(int number)
+{
+	(void)number;
+	CHECK_EQ(pthread_sigmask(SIG_UNBLOCK, &all, NULL), 0);
+}
+
+/* The main thread lets them through for a while, and has them blocked again by the end of a
+ * handler, or by a jump. */
+static void block_without_a_call(void)
+{
+	static sigjmp_buf before;
+	pthread_t thread = start_thread(storm, NULL);
+	await_value(&ready, 1);
+	CHECK(signal(SIGHUP, open_all) != SIG_ERR);
+	CHECK_EQ(raise(SIGHUP), 0);
+	sleep_ms(FORGET_MS);
+	CHECK_EQ(kill(getpid(), SIGUSR1), 0);
+	await_value(&seen, 1);
+	if (sigsetjmp(before, 1) == 0) {
+		CHECK_EQ(pthread_sigmask(SIG_UNBLOCK, &all, NULL), 0);
+		sleep_ms(FORGET_MS);
+		siglongjmp(before, 1);
+	}
+	CHECK_EQ(kill(getpid(), SIGUSR1), 0);
+	await_value(&seen, 2);
+	finish(thread);
+}
+
 /* One comes while the thread is in the middle of what it does. */
 static void is_handled_in(void *(*start)(void *))
 {
@@ -250,6 +279,7 @@ int main(void)
 	finish(thread);
 
 	block_again();
+	block_without_a_call();
 	send_many();
 	return 0;
 }

@@ -45,6 +45,13 @@ pub fn pending() -> u64 {
     set
 }
 
+/// What the process's main thread has blocked; everything, where the kernel does not tell.
+pub fn blocked_by_main() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let set = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+    set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(u64::MAX)
+}
+
 /// Makes a descriptor that is readable while one of `signals` is pending for the process (-1), or
 /// has `fd` tell of these from now on; who waits for it looks again. Negative when it fails.
 pub fn watch(fd: c_int, signals: u64) -> c_int {

@@ -13,6 +13,7 @@
 use core::ffi::c_int;
 use core::ptr;
 
+use super::process;
 use crate::calls::mask;
 use crate::threads::{is_running, this};
 
@@ -53,7 +54,8 @@ unsafe extern "C" fn heddle_user_before_sigsetjmp(buffer: *mut Buffer, savemask:
     buffer.mark = buffer.own_mark();
 }
 
-/// Before a jump: the thread gets the mask that the buffer has, and what it lets through.
+/// Before a jump: the thread gets the mask that the buffer has, and what it lets through. A kernel
+/// thread gets it from the C library.
 ///
 /// # Safety
 /// 1. `sigsetjmp` or `setjmp` has filled the buffer.
@@ -64,15 +66,19 @@ unsafe fn restore(buffer: *mut Buffer) {
     }
     // SAFETY: by 1.
     let buffer = unsafe { &mut *buffer };
-    if buffer.mark != buffer.own_mark() {
+    let is_own = buffer.mark == buffer.own_mark();
+    if is_running() && this().is_some() {
+        if is_own {
+            mask::set_own(buffer.own_mask);
+        }
         return;
     }
-    if is_running() && this().is_some() {
-        mask::set_own(buffer.own_mask);
-    } else {
+    if is_own {
         // A child that a full thread has forked: it is a kernel thread by now.
         buffer.mask = buffer.own_mask;
     }
+    // The C library sets it without a word to anybody.
+    process::masked(buffer.mask);
 }
 
 // SAFETY: the C library's functions, by its headers.

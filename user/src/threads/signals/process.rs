@@ -141,8 +141,10 @@ pub fn masked(blocked: u64) {
 /// What the main thread lets through is not watched for now: the kernel gives it that, and a
 /// signalfd that watches it wakes the watcher for each signal that anybody is sent, preemptions
 /// too. Programs that block all signals while they start their threads are many.
+///
+/// The kernel is asked, too: what the main thread said inside a handler ended with that.
 fn forget() {
-    let open = !OF_MAIN.load(SeqCst);
+    let open = !(OF_MAIN.load(SeqCst) | signals::blocked_by_main());
     if WATCHED.fetch_and(!open, SeqCst) & open == 0 {
         return;
     }
