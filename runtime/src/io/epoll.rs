@@ -325,7 +325,9 @@ mod tests {
         }
         drop(other);
         epoll.waiting.store(1, Relaxed);
-        let worker = crate::runtime::get_or_start().worker(0);
+        let Some(worker) = crate::runtime::get_or_start().workers().next() else {
+            return println!("skip: there are no workers on kernel threads");
+        };
         assert_eq!(epoll.wait(worker, Some(0)), EVENTS);
         epoll.poll(worker);
         let mut room = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
