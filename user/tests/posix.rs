@@ -178,14 +178,6 @@ impl Suite {
             // It asks for what that C library does not do.
             return Outcome::Skip(format!("nor does it hold without heddle: {why}"));
         }
-        if let (Outcome::Fail(why), How::Alone) = (&outcome, way.how)
-            && way.library.is_none()
-        {
-            // What is shown this way is that the program asks for what POSIX says. Of the children
-            // that exit_main_last forks one in some hundred dies without heddle.
-            println!("{} natively: {why}; once more", program.name());
-            return self.run_once(program, way);
-        }
         outcome
     }
 
