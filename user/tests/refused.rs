@@ -253,12 +253,14 @@ fn programs_of_other_kinds_run_on_kernel_threads() {
     }
     let folder = folder("kinds");
     let threads = source("threads.c");
-    let kinds: [(&str, &[&str], &str); 6] = [
+    let kinds: [(&str, &[&str], &str); 8] = [
         ("static", &["cc", "-static"], "no library can be added"),
         ("pie", &["cc", "-static-pie", "-fPIE"], "no library can be added"),
         ("address", &["cc", "-fsanitize=address"], "knows stacks of kernel threads only"),
         ("thread", &["cc", "-fsanitize=thread"], "knows stacks of kernel threads only"),
         ("leak", &["cc", "-fsanitize=leak"], "knows stacks of kernel threads only"),
+        ("memory", &["clang", "-fsanitize=memory"], "knows stacks of kernel threads only"),
+        ("bits", &["cc", "-m32"], "of the processor that heddle is built for"),
         ("musl", &["musl-gcc", "-D_GNU_SOURCE"], "user-level threads are made for glibc"),
     ];
     for (kind, words, expected) in kinds {
@@ -271,6 +273,7 @@ fn programs_of_other_kinds_run_on_kernel_threads() {
     for (kind, mark, expected) in [
         ("wine", "int wine_main_preload_info[4];", "it makes and switches threads itself"),
         ("rseq", "__thread int __rseq_abi;", "caches per processor"),
+        ("tcmalloc", "int tcmalloc_slabs;", "caches per processor"),
         ("jvm", "int JNI_CreateJavaVM(void) { return 0; }", "stops and inspects kernel threads"),
     ] {
         let marked = folder.join(format!("{kind}.c"));
@@ -279,6 +282,36 @@ fn programs_of_other_kinds_run_on_kernel_threads() {
         let program = compile(&folder.join(kind), &["cc"], &marked).expect("built");
         let output = is_refused(&[name(&program)], &[], expected);
         assert_eq!(text(&output.stdout), ON_KERNEL_THREADS, "{kind}");
+    }
+    fs::remove_dir_all(folder).expect("ours");
+}
+
+/// A script is judged by what runs it, and that runs it as ever.
+#[test]
+fn scripts_run_as_what_interprets_them_can() {
+    if !can_run(&["cc"]) {
+        return;
+    }
+    let folder = folder("scripts");
+    let threads = source("threads.c");
+    let able = compile(&folder.join("able"), &["cc"], &threads).expect("built");
+    let still = compile(&folder.join("still"), &["cc", "-static"], &threads);
+    for (interpreter, expected) in [(Some(able), None), (still, Some("no library can be added"))] {
+        let Some(interpreter) = interpreter else { continue };
+        let script = folder.join("script");
+        fs::write(&script, format!("#!{}\n", interpreter.display())).expect("a file");
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("its mode");
+        let (words, shown) = ([name(&script)], [ON_USER_LEVEL_THREADS, ON_KERNEL_THREADS]);
+        match expected {
+            Some(expected) => {
+                let output = is_refused(&words, &[], expected);
+                assert_eq!(text(&output.stdout), shown[1]);
+            }
+            None => {
+                let output = output(run(&words));
+                assert_eq!((text(&output.stdout).as_str(), said(&output)), (shown[0], None));
+            }
+        }
     }
     fs::remove_dir_all(folder).expect("ours");
 }

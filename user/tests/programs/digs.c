@@ -3,6 +3,9 @@
  * A user-level thread that uses its stack, for tests of the tripwire and of overflows.
  *
  *     digs deep BYTES [SIZE]   so deep, on a stack of SIZE bytes if that is given
+ *     digs bounds BYTES [SIZE] the same, and it says first what its stack is: size and guard
+ *                              together, whether its lowest byte and the one below can be read,
+ *                              whether the thread is on it
  *     digs edge                as deep as the border, until another thread has run for a while
  *     digs fork BYTES          it forks, and the child goes so deep
  *     digs many BYTES          a hundred such threads one after the other, half of them so deep
@@ -35,6 +38,37 @@ void *deep(void *argument)
 {
 	pthread_setname_np(pthread_self(), "digger/1");
 	digs_deep(argument ? 1 : bytes);
+	return argument;
+}
+
+/* Whether a byte can be read, by the kernel's word. */
+static int is_there(const char *byte)
+{
+	int ends[2], is_read;
+
+	if (pipe(ends) != 0)
+		return -1;
+	is_read = write(ends[1], byte, 1) == 1;
+	close(ends[0]);
+	close(ends[1]);
+	return is_read;
+}
+
+void *bounds(void *argument)
+{
+	pthread_attr_t attributes;
+	size_t size, guard;
+	void *low;
+
+	pthread_setname_np(pthread_self(), "digger/2");
+	pthread_getattr_np(pthread_self(), &attributes);
+	pthread_attr_getstack(&attributes, &low, &size);
+	pthread_attr_getguardsize(&attributes, &guard);
+	pthread_attr_destroy(&attributes);
+	printf("%zu %d %d %d\n", size + guard, is_there(low), is_there((char *)low - 1),
+	       (char *)&size > (char *)low && (char *)&size < (char *)low + size && guard > 0);
+	fflush(stdout);
+	digs_deep(bytes);
 	return argument;
 }
 
@@ -109,6 +143,8 @@ int main(int count, char **words)
 	bytes = count > 2 ? atol(words[2]) : 0;
 	if (strcmp(mode, "deep") == 0) {
 		run(deep, NULL, count > 3 ? (size_t)atol(words[3]) : 0);
+	} else if (strcmp(mode, "bounds") == 0) {
+		run(bounds, NULL, count > 3 ? (size_t)atol(words[3]) : 0);
 	} else if (strcmp(mode, "fork") == 0) {
 		run(forks, NULL, 0);
 	} else if (strcmp(mode, "many") == 0) {
