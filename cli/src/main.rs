@@ -25,9 +25,16 @@ mod which;
 
 use std::io;
 use std::process::ExitCode;
+use std::thread;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use rustix::process::{Resource, getrlimit};
+
+/// What the commands need of their stack, several times over.
+const STACK_BYTES: usize = 4 << 20;
+/// The main thread's stack is taken for large enough from here on.
+const MAIN_STACK_BYTES: u64 = 1 << 20;
 
 /// Threads for Linux that are known by their records: serve, look, diagnose.
 #[derive(Parser)]
@@ -57,7 +64,19 @@ enum Command {
     Generate(generate::Args),
 }
 
+/// Below a small RLIMIT_STACK, which is meant for the program that is run, the main thread only
+/// waits for another one.
 fn main() -> ExitCode {
+    let is_small = getrlimit(Resource::Stack).current.is_some_and(|it| it < MAIN_STACK_BYTES);
+    if is_small && let Ok(other) = thread::Builder::new().stack_size(STACK_BYTES).spawn(obey) {
+        // A panic has told of itself.
+        return other.join().unwrap_or(ExitCode::FAILURE);
+    }
+    obey()
+}
+
+#[inline(never)]
+fn obey() -> ExitCode {
     let result = run(Cli::parse().command);
     match result {
         Ok(code) => code,

@@ -81,8 +81,50 @@ fn what_cannot_be_run_has_the_status_of_shells() {
     // Executable by its bits, but nothing that a kernel knows.
     let garbage = scratch.file("garbage", "\0\u{1}\u{2}");
     fs::set_permissions(&garbage, fs::Permissions::from_mode(0o755)).expect("bits");
-    let output = scratch.run(&[&garbage]);
-    assert_eq!(output.status.code(), Some(126), "{}", stderr(&output));
+    for threads in ["kernel", "user"] {
+        let output = scratch.heddle(&["run", "--threads", threads, &garbage]);
+        assert_eq!(output.status.code(), Some(126), "{}", stderr(&output));
+        assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
+    }
+}
+
+/// The limit is the program's; heddle itself has the stack that it needs.
+#[test]
+fn a_small_stack_is_the_programs() {
+    let scratch = Scratch::new("small");
+    let Some(program) = compile(&scratch, "threaded", THREADED, &[]) else { return };
+    for kilobytes in [24, 64, 512] {
+        let line = format!("ulimit -s {kilobytes}; exec \"$@\"");
+        let mut command = Command::new("sh");
+        command.args(["-c", &line, "sh", env!("CARGO_BIN_EXE_heddle"), "run", &program, "5"]);
+        let output = scratch.environment(&mut command).output().expect("a shell");
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(5), "{kilobytes}: {:?} {said}", output.status);
+        assert!(said.contains("3 threads created"), "{kilobytes}: {said}");
+        assert!(said.contains(&format!(" {kilobytes}K ")), "{kilobytes}: {said}");
+    }
+}
+
+/// What a loader is called to load is the program.
+#[test]
+fn a_loader_called_by_its_name_is_looked_through() {
+    let scratch = Scratch::new("loader");
+    let Some(program) = compile(&scratch, "threaded", THREADED, &[]) else { return };
+    let loader = "/lib64/ld-linux-x86-64.so.2";
+    if !Path::new(loader).exists() {
+        return println!("skip: no {loader} here");
+    }
+    for words in [&[][..], &["--inhibit-cache", "--library-path", "/lib/x86_64-linux-gnu"]] {
+        let output = scratch.run(&[&[loader], words, &[&program, "5"]].concat());
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(5), "{said}");
+        assert!(said.contains("3 threads created") && said.contains("  work "), "{said}");
+    }
+    // Nothing is run, or nothing that is known.
+    for words in [&["--list", &program][..], &["--no-such-word", &program], &[]] {
+        let output = scratch.run(&[&[loader], words].concat());
+        assert!(stderr(&output).contains("is statically linked"), "{}", stderr(&output));
+    }
 }
 
 const READS: &str = "

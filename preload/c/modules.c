@@ -11,8 +11,10 @@
 
 #include <elf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <link.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 struct search {
@@ -60,11 +62,38 @@ static bool note_build_id(const char *at, const char *end, struct heddle_where *
  * the begin: later a filter, or another root folder, may be in the way. */
 static char program_path[512];
 
-void modules_begin(void)
+static bool read_program_path(const char *link)
 {
-	ssize_t length = readlink("/proc/self/exe", program_path, sizeof(program_path) - 1);
+	ssize_t length = readlink(link, program_path, sizeof(program_path) - 1);
 
 	program_path[length > 0 ? length : 0] = 0;
+	return length > 0;
+}
+
+/* The process is the loader's, which was called to load what is now the program's first word (if
+ * it was not told to say another one). */
+static bool is_by_loader(void)
+{
+	char link[32] = "/proc/self/fd/";
+	const size_t used = strlen(link);
+	bool found;
+	int fd;
+
+	if (getauxval(AT_BASE) != 0)
+		return false;
+	fd = open(program_invocation_name, O_PATH | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	text_copy(link + used, sizeof(link) - used, digits((uint64_t)fd));
+	found = read_program_path(link);
+	close(fd);
+	return found;
+}
+
+void modules_begin(void)
+{
+	if (!is_by_loader())
+		read_program_path("/proc/self/exe");
 }
 
 static void name_module(struct search *search, const struct dl_phdr_info *info)

@@ -171,6 +171,56 @@ fn limited_address_space_is_left_to_the_program() {
 }
 
 #[test]
+fn a_small_main_stack_is_left_to_the_program() {
+    if !can_run(&["cc"]) {
+        return;
+    }
+    let folder = folder("small");
+    let program = compile(&folder.join("threads"), &["cc"], &source("threads.c")).expect("built");
+    for (kilobytes, expected) in
+        [(32, ON_KERNEL_THREADS), (255, ON_KERNEL_THREADS), (256, ON_USER_LEVEL_THREADS)]
+    {
+        let output = output(below(&format!("-s {kilobytes}"), &program));
+        assert_eq!(text(&output.stdout), expected, "{kilobytes}: {output:?}");
+        let said = said(&output);
+        let is_told = said.is_some_and(|it| it.starts_with("main stack: limited (RLIMIT_STACK)"));
+        assert_eq!(is_told, expected == ON_KERNEL_THREADS, "{kilobytes}: {output:?}");
+    }
+    fs::remove_dir_all(folder).expect("ours");
+}
+
+/// What it is called to load is judged; which C library that gets is found out as it starts.
+#[test]
+fn a_loader_called_by_its_name_is_looked_through() {
+    let loader = Path::new("/lib64/ld-linux-x86-64.so.2");
+    if !can_run(&["cc"]) || !loader.exists() {
+        return println!("skip: no compiler, or no {}", loader.display());
+    }
+    let folder = folder("loader");
+    let (program, lies) = program_and_liar(&folder);
+    let words = [name(loader), "--argv0", "other", name(&program)];
+    let able = output(run(&words));
+    assert_eq!((text(&able.stdout).as_str(), said(&able)), (ON_USER_LEVEL_THREADS, None));
+    // Judged where it is found out.
+    let mut command = run(&words);
+    command.env("LD_PRELOAD", name(&lies)).env("TEST_LIE", "missing __ctype_init");
+    let unable = output(command);
+    assert_eq!(text(&unable.stdout), ON_KERNEL_THREADS, "{unable:?}");
+    assert!(said(&unable).is_some_and(|it| it.contains("no __ctype_init")), "{unable:?}");
+    let marked = folder.join("jvm.c");
+    let source = format!(
+        "#include \"{}\"\nint JNI_CreateJavaVM(void) {{ return 0; }}\n",
+        source("threads.c").display()
+    );
+    fs::write(&marked, source).expect("a file");
+    let program = compile(&folder.join("jvm"), &["cc"], &marked).expect("built");
+    let output = output(run(&[name(loader), name(&program)]));
+    assert_eq!(text(&output.stdout), ON_KERNEL_THREADS, "{output:?}");
+    assert!(said(&output).is_some_and(|it| it.contains("inspects kernel threads")), "{output:?}");
+    fs::remove_dir_all(folder).expect("ours");
+}
+
+#[test]
 fn threads_wait_where_there_can_be_no_runtime() {
     if !can_run(&["cc"]) {
         return;

@@ -13,7 +13,7 @@ const AREA: &str = "user-level threads";
 
 /// A row for each thing that was looked at.
 pub fn examine(program: &OsStr) -> Vec<Row> {
-    userlevel::judge(program).into_iter().map(Row::from).collect()
+    userlevel::judge(&[program.to_owned()]).into_iter().map(Row::from).collect()
 }
 
 impl From<Finding> for Row {

@@ -47,10 +47,10 @@ const STATUS_OWN_FAILURE: u8 = 125;
 /// $XDG_STATE_HOME/heddle (see heddle-stacks(1)).
 ///
 /// With --threads user every thread that the program makes is a thread of heddle's runtime: many of
-/// them share a few kernel threads. Where the program, the processor, the C library or a limit on
-/// address space (RLIMIT_AS) does not allow that, its threads are kernel threads and a line says
-/// why; heddle doctor --program tells it beforehand. The programs that it starts itself run on
-/// kernel threads.
+/// them share a few kernel threads. Where the program, the processor, the C library, a limit on
+/// address space (RLIMIT_AS) or one below 256 KiB on the main stack (RLIMIT_STACK) does not allow
+/// that, its threads are kernel threads and a line says why; heddle doctor --program tells it
+/// beforehand. The programs that it starts itself run on kernel threads.
 ///
 /// A policy file names threads and says what they are for, which are time-critical, and how their
 /// stacks are to be; see heddle-policy(5).
@@ -215,7 +215,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         Ok(inputs) => inputs,
         Err(error) => return failed(error),
     };
-    let program = match Program::find(&args.program[0]) {
+    let program = match Program::of(&args.program) {
         Ok(program) => program,
         Err(missing) => {
             tell(&missing.to_string());
@@ -223,7 +223,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
     };
     child::outlive_file_limits();
-    let prepared = prepared(args, &inputs.policy, &program);
+    let (prepared, untold) = prepared(args, &inputs.policy, &program);
     let started = Instant::now();
     let (path, arguments) = program.command(&args.program);
     let child = match Child::start(&path, &arguments, &prepared.environment) {
@@ -241,33 +241,49 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             return Ok(ExitCode::from(status));
         }
     };
+    if let Some(why) = untold {
+        tell_refusal(&why);
+    }
     let watched = watch(child, &inputs.policy, prepared.run);
     let exit = watched.exit;
     finish::finish(args, inputs, &program, prepared, watched, started.elapsed());
     Ok(child::end_as(exit))
 }
 
-/// What the program needs; whether its threads are to be user-level threads is decided here.
-fn prepared(args: &Args, policy: &Policy, program: &Program) -> prepare::Prepared {
-    let library = (args.threads == Threads::User).then(|| user::may_be(&args.program[0]));
-    let library = library.and_then(|it| {
-        // Without an interpreter there are no threads at all; the error says why.
-        let has_threads = program.missing_interpreter().is_none();
-        let refused = |why: &String| tell(&format!("threads are kernel threads: {why}"));
-        it.inspect_err(|why| {
-            if has_threads {
-                refused(why)
+/// What the program needs; whether its threads are to be user-level threads is decided here. If
+/// they are not, and the kernel is to say first whether it is a program at all: why they are not.
+fn prepared(
+    args: &Args,
+    policy: &Policy,
+    program: &Program,
+) -> (prepare::Prepared, Option<String>) {
+    let mut untold = None;
+    let library = match args.threads {
+        Threads::Kernel => None,
+        Threads::User => match user::may_be(&args.program) {
+            Ok(library) => Some(library),
+            Err(why) if program.image.is_none() || program.missing_interpreter().is_some() => {
+                untold = Some(why);
+                None
             }
-        })
-        .ok()
-    });
+            Err(why) => {
+                tell_refusal(&why);
+                None
+            }
+        },
+    };
     let mut prepared = prepare::prepare(args, policy, program);
     if args.workers.is_some() && args.threads == Threads::Kernel {
         prepared.notes.push("--workers means nothing without --threads user".to_owned());
     }
-    let Some(library) = library else { return prepared };
-    user::add(&mut prepared, library, args.workers);
-    prepared
+    if let Some(library) = library {
+        user::add(&mut prepared, library, args.workers);
+    }
+    (prepared, untold)
+}
+
+fn tell_refusal(why: &str) {
+    tell(&format!("threads are kernel threads: {why}"));
 }
 
 /// A line on standard error, whose reader may have gone: that changes no exit status.

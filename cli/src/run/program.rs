@@ -21,6 +21,18 @@ const PATH_DEFAULT: &str = "/bin:/usr/bin";
 const INTERPRETERS_MAX: usize = 5;
 /// Of a script's first line.
 const LINE_BYTES_MAX: usize = 256;
+/// What glibc's loader is told before the program's name, with a value in the next word.
+const LOADER_VALUES: [&str; 7] = [
+    "--library-path",
+    "--inhibit-rpath",
+    "--audit",
+    "--preload",
+    "--argv0",
+    "--glibc-hwcaps-prepend",
+    "--glibc-hwcaps-mask",
+];
+/// And without one. After any other word like these it runs nothing.
+const LOADER_WORDS: [&str; 1] = ["--inhibit-cache"];
 
 /// Why there is nothing to run, and the status that shells give for it.
 #[derive(Debug, Eq, PartialEq)]
@@ -59,8 +71,11 @@ pub struct Program {
     /// As the kernel is told it.
     pub path: PathBuf,
     /// What the kernel will map: the program, or for a script its interpreter. None if it is no
-    /// ELF file of a kind that is known here.
+    /// ELF file of a kind that is known here. Of a loader that is called by its name: what it is
+    /// to load.
     pub image: Option<Image>,
+    /// Whether a loader is called by its name.
+    pub is_by_loader: bool,
     /// What a script's first line names, in the end.
     interpreter: Option<PathBuf>,
     /// A text without a first line that names an interpreter: /bin/sh runs it, as execvp has it.
@@ -77,6 +92,7 @@ impl Program {
         let mut program = Program {
             path: path.clone(),
             image: None,
+            is_by_loader: false,
             interpreter: None,
             is_plain_text: false,
             is_privileged: false,
@@ -104,6 +120,21 @@ impl Program {
         Ok(program)
     }
 
+    /// As [`Program::find`], with the words that follow the name: a loader is told by them what
+    /// to load.
+    pub fn of(words: &[OsString]) -> Result<Program, Missing> {
+        let mut program = Program::find(&words[0])?;
+        let is_loader = program.image.as_ref().is_some_and(|image| image.head.is_loader());
+        if is_loader
+            && program.interpreter.is_none()
+            && let Some(loaded) = loaded_by_loader(&words[1..])
+        {
+            program.image = Some(loaded);
+            program.is_by_loader = true;
+        }
+        Ok(program)
+    }
+
     /// What the kernel is told: the program and its words, or, for a text that names no
     /// interpreter, the shell with it.
     pub fn command(&self, words: &[OsString]) -> (PathBuf, Vec<OsString>) {
@@ -117,7 +148,8 @@ impl Program {
     /// Why the kernel says that there is no such file as one that is there: what is to load it, or
     /// to interpret it, is not.
     pub fn missing_interpreter(&self) -> Option<&Path> {
-        let loader = self.image.as_ref().and_then(|image| image.head.interpreter.as_deref());
+        let image = self.image.as_ref().filter(|_| !self.is_by_loader);
+        let loader = image.and_then(|image| image.head.interpreter.as_deref());
         [self.interpreter.as_deref(), loader].into_iter().flatten().find(|path| !path.exists())
     }
 
@@ -151,6 +183,25 @@ impl Program {
         };
         Some(format!("{why}: {nothing}"))
     }
+}
+
+/// The program among the words for a loader; `None` if it runs none, or searches for it where
+/// libraries are.
+fn loaded_by_loader(words: &[OsString]) -> Option<Image> {
+    let mut words = words.iter();
+    let program = loop {
+        let word = words.next()?;
+        match word.to_str() {
+            Some(it) if LOADER_VALUES.contains(&it) => drop(words.next()?),
+            Some(it) if LOADER_WORDS.contains(&it) => {}
+            Some(it) if it.starts_with("--") => return None,
+            _ => break word,
+        }
+    };
+    if !program.as_bytes().contains(&b'/') {
+        return None;
+    }
+    Image::open(Path::new(program)).ok().filter(|image| !image.head.is_static())
 }
 
 /// The file that execvp would run.

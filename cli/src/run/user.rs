@@ -44,8 +44,8 @@ fn joined(library: OsString, others: Option<&OsStr>) -> OsString {
 ///
 /// # Errors
 /// Why it cannot.
-pub fn may_be(name: &OsStr) -> Result<PathBuf, String> {
-    if let Some(finding) = userlevel::judge(name).into_iter().find(|finding| !finding.fits) {
+pub fn may_be(words: &[OsString]) -> Result<PathBuf, String> {
+    if let Some(finding) = userlevel::judge(words).into_iter().find(|finding| !finding.fits) {
         return Err(format!("{}: {}", finding.name, finding.why));
     }
     library()

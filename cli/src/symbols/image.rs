@@ -43,6 +43,8 @@ pub struct Head {
     pub build_id: Option<String>,
     /// The loader; none in static programs and most libraries.
     pub interpreter: Option<PathBuf>,
+    /// What the file calls itself.
+    pub soname: Option<String>,
     pub needed: Vec<String>,
     pub runpath: Vec<String>,
     pub rpath: Vec<String>,
@@ -52,6 +54,12 @@ impl Head {
     /// Whether a loader maps it, and so can be asked to load a library before.
     pub fn is_static(&self) -> bool {
         self.interpreter.is_none()
+    }
+
+    /// Whether it is glibc's loader itself.
+    pub fn is_loader(&self) -> bool {
+        let soname = self.soname.as_deref();
+        self.is_static() && soname.is_some_and(|name| name.starts_with("ld-linux"))
     }
 
     /// Whether it uses musl's loader.
@@ -226,6 +234,10 @@ fn dynamic<'a, E: FileHeader<Endian = Endianness>>(
         let tag = entry.d_tag(endian);
         if tag == elf::DT_NULL {
             break;
+        }
+        if tag == elf::DT_SONAME {
+            head.soname = text(entry.d_val(endian).into());
+            continue;
         }
         let list = match tag {
             elf::DT_NEEDED => &mut head.needed,

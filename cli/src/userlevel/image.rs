@@ -126,23 +126,25 @@ pub struct Loaded {
     images: Vec<Image>,
     /// Libraries that the environment adds.
     preloaded: Vec<String>,
+    /// A loader that was called by its name decides what is loaded, from where.
+    is_by_loader: bool,
 }
 
 impl Loaded {
     /// `images` begins with the program.
-    pub fn new(images: Vec<Image>) -> Loaded {
+    pub fn new(images: Vec<Image>, is_by_loader: bool) -> Loaded {
         let list = std::env::var("LD_PRELOAD").unwrap_or_default();
         let paths = list.split([':', ' ']).filter(|path| !path.is_empty());
-        Loaded { preloaded: paths.map(str::to_owned).collect(), images }
+        Loaded { preloaded: paths.map(str::to_owned).collect(), images, is_by_loader }
     }
 
     fn program(&self) -> Option<&Image> {
         self.images.first()
     }
 
-    /// The file of glibc that it is loaded with.
+    /// The file of glibc that it is loaded with, if that is known.
     pub fn c_library_path(&self) -> Option<&Path> {
-        library::path(&self.images)
+        library::path(&self.images).filter(|_| !self.is_by_loader)
     }
 
     /// Whose threads these are to begin with. Not for static programs.
@@ -155,6 +157,10 @@ impl Loaded {
         let loader = head.and_then(|head| head.interpreter.clone()).unwrap_or_default();
         let is_usual =
             loader.file_name().is_some_and(|it| it.to_string_lossy().starts_with("ld-linux"));
+        if self.is_by_loader && is_usual {
+            let why = "a loader is called by its name: which one it takes shows as it starts";
+            return Finding::good(name, "glibc", why);
+        }
         match self.c_library_path() {
             Some(path) if is_usual => {
                 let version = glibc_version(path).map_or(String::new(), |it| format!(" {it}"));

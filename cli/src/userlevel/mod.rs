@@ -10,7 +10,7 @@ mod image;
 mod library;
 mod script;
 
-use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::fs::File;
 use std::path::PathBuf;
 
@@ -20,6 +20,10 @@ use crate::run::program::{Missing, Program};
 use crate::symbols::image::Image;
 use crate::symbols::needed;
 use image::Loaded;
+
+/// Below this the main thread's stack has too little room beside the program for what heddle does
+/// there: making threads, waiting, handlers of signals.
+const MAIN_STACK_BYTES_MIN: u64 = 256 << 10;
 
 /// One thing that was looked at.
 pub struct Finding {
@@ -42,10 +46,10 @@ impl Finding {
     }
 }
 
-/// Judges the program that the shell would run by this name. The program can use user-level
-/// threads if all findings allow it.
-pub fn judge(name: &OsStr) -> Vec<Finding> {
-    let chain = match script::follow(name) {
+/// Judges the program that the shell would run by these words: its name and its arguments, as far
+/// as they are known. The program can use user-level threads if all findings allow it.
+pub fn judge(words: &[OsString]) -> Vec<Finding> {
+    let chain = match script::follow(words) {
         Ok(chain) => chain,
         Err(missing) => return vec![absent(&missing)],
     };
@@ -67,6 +71,12 @@ fn found(chain: &script::Chain) -> Finding {
     let shown = |path: &PathBuf| path.display().to_string();
     let mut paths = chain.programs.iter().map(|program| shown(&program.path));
     let first = paths.next().unwrap_or_default();
+    if let [only] = &chain.programs[..]
+        && let Some(image) = only.image.as_ref().filter(|_| only.is_by_loader)
+    {
+        let why = format!("a loader, called to run {}", image.path.display());
+        return Finding::good("program", first, why);
+    }
     match chain.interpreter() {
         None => Finding::good("program", first, "an executable file"),
         Some(interpreter) => Finding::good(
@@ -110,12 +120,13 @@ fn of_image(program: &Program, image: &Image, findings: &mut Vec<Finding>) {
     findings.push(image::linking(&image.head));
     findings.push(privileges(program));
     findings.push(address_space());
+    findings.push(main_stack());
     if let Some(finding) = missing {
         return findings.push(finding);
     }
     // Opened anew: the list of what is loaded begins with the program.
     let Ok(again) = Image::open(&image.path) else { return findings.push(no_program(program)) };
-    let loaded = Loaded::new(needed(again));
+    let loaded = Loaded::new(needed(again), program.is_by_loader);
     // These files are open: where there is no room for one more, some of them are missing.
     if let Err(error) = File::open(&image.path) {
         return findings.push(Finding::bad("files", "not all read", error.to_string()));
@@ -142,6 +153,19 @@ fn address_space() -> Finding {
             format!("{} MiB", bytes >> 20),
             "limited (RLIMIT_AS): stacks that are reserved ahead would take what it needs itself",
         ),
+    }
+}
+
+fn main_stack() -> Finding {
+    let name = "main stack";
+    match getrlimit(Resource::Stack).current {
+        Some(bytes) if bytes < MAIN_STACK_BYTES_MIN => Finding::bad(
+            name,
+            format!("{} KiB", bytes >> 10),
+            "limited (RLIMIT_STACK): too little for the program's main thread and for heddle on it",
+        ),
+        Some(bytes) => Finding::good(name, format!("{} KiB", bytes >> 10), "enough"),
+        None => Finding::good(name, "unlimited", "enough"),
     }
 }
 

@@ -30,12 +30,12 @@ impl Chain {
     }
 }
 
-/// Finds the program of this name, and what it stands for.
+/// Finds the program of these words, and what it stands for.
 ///
 /// # Errors
 /// When there is none, or `env` would find none.
-pub fn follow(name: &OsStr) -> Result<Chain, Missing> {
-    let mut programs = vec![Program::find(name)?];
+pub fn follow(words: &[OsString]) -> Result<Chain, Missing> {
+    let mut programs = vec![Program::of(words)?];
     for _ in 0..STEPS_MAX {
         let Some(next) = programs.last().and_then(|program| behind_env(&program.path)) else {
             break;
