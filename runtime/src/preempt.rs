@@ -18,11 +18,12 @@
 //!
 //! A thread may be left anywhere but while it is pinned (`full.rs`), while it publishes a wait or
 //! is in one (its [`WaitKind`]), in the text that a library has named as the runtime's
-//! ([`guard_text`]), and on another stack than its own: one for signals, or one that the program
-//! switched to. Whatever else it was interrupted in is its own or shared by locks, and who waits
-//! for such a lock in the kernel is compensated for. What compensation needs itself, the locks
-//! of the table, of the allocator and of the loader, nobody is left with: `table.rs` pins, and the
-//! C library's text is guarded.
+//! ([`guard_text`]), on another stack than its own: one for signals, or one that the program
+//! switched to, and in a handler of its own fault, for which the kernel has changed the mask of the
+//! kernel thread that it is on. Whatever else it was interrupted in is its own or shared by locks,
+//! and who waits for such a lock in the kernel is compensated for. What compensation needs itself,
+//! the locks of the table, of the allocator and of the loader, nobody is left with: `table.rs`
+//! pins, and the C library's text is guarded.
 //!
 //! The signal is SIGURG. Its default is to be ignored, so one that comes when no handler is there,
 //! or not any more, harms nobody; programs that use it expect it without a reason; the C library
@@ -213,7 +214,7 @@ fn may_leave(interrupted: &Interrupted) -> Option<&'static Control> {
     let stack = me.stack.get() as usize;
     let on_own_stack = (stack..stack + me.stack_bytes()).contains(&interrupted.sp());
     let may = !full::is_pinned() && me.wait.get() == WaitKind::None && !guarded && on_own_stack;
-    may.then_some(me)
+    (may && !interrupted.blocks_faults()).then_some(me)
 }
 
 #[cfg(test)]

@@ -92,6 +92,7 @@ pub(crate) fn interrupt(tid: i32, signal: i32) {
 pub(crate) struct Interrupted {
     ip: usize,
     sp: usize,
+    blocked: u64,
 }
 
 impl Interrupted {
@@ -105,17 +106,25 @@ impl Interrupted {
         self.sp
     }
 
+    /// Whether it had a signal blocked that reports a fault: it was in a handler of one.
+    pub fn blocks_faults(&self) -> bool {
+        super::task::FAULTS.into_iter().any(|signal| self.blocked & 1 << (signal - 1) != 0)
+    }
+
     /// # Safety
     /// 1. `context` is what the kernel passed to a handler.
     pub unsafe fn of(context: *const libc::c_void) -> Self {
         // SAFETY: by 1.
-        let machine = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext };
+        let context = unsafe { &*context.cast::<libc::ucontext_t>() };
+        // SAFETY: a set is larger than the word of it that Linux has, and aligned for it.
+        let blocked = unsafe { (&raw const context.uc_sigmask).cast::<u64>().read() };
+        let machine = &context.uc_mcontext;
         #[cfg(target_arch = "x86_64")]
         let (ip, sp) =
             (machine.gregs[libc::REG_RIP as usize], machine.gregs[libc::REG_RSP as usize]);
         #[cfg(target_arch = "aarch64")]
         let (ip, sp) = (machine.pc, machine.sp);
-        Interrupted { ip: ip as usize, sp: sp as usize }
+        Interrupted { ip: ip as usize, sp: sp as usize, blocked }
     }
 }
 
