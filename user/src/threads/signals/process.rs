@@ -14,6 +14,8 @@
 //! Protocol:
 //! 1. Watched is what a kernel thread of the program has blocked at some time ([`watch`]), but for
 //!    what the main thread was found to let through since ([`forget`]); all else is the kernel's.
+//!    The main thread may block that again without a call: by the end of a handler. So it is looked
+//!    at now and then, and watched again once some of it is pending ([`remember`]).
 //! 2. If no thread lets a pending one through, the watcher holds it back: it adds it to [`HELD`],
 //!    looks once more for a thread, and watches it no longer.
 //! 3. A thread that lets a signal through stores its mask first and then looks at [`HELD`], and
@@ -31,7 +33,7 @@ use std::time::Duration;
 
 use heddle::raw;
 use libc::{pid_t, siginfo_t};
-use rustix::thread::futex::{self, Flags};
+use rustix::thread::futex::{self, Flags, Timespec};
 
 use super::{Signals, bit};
 use crate::calls::mask;
@@ -48,6 +50,8 @@ const LOOK_MAX: Duration = Duration::from_millis(32);
 const FIRST_FORGET_MS: c_int = 10;
 const LAST_FORGET_MS: c_int = 1000;
 const FOR_EVER: c_int = -1;
+/// How often the watcher looks at what it has forgotten.
+const REMEMBER_MS: c_int = 1000;
 
 /// Faults, which workers let through, and what nobody can block. And SIGURG, by which threads are
 /// preempted: workers let that through, too, and its default is to be ignored.
@@ -66,11 +70,13 @@ static WATCHED: AtomicU64 = AtomicU64::new(0);
 static HELD: AtomicU64 = AtomicU64::new(0);
 /// What the main thread has blocked, as far as the C library's functions were called for it.
 static OF_MAIN: AtomicU64 = AtomicU64::new(0);
+/// What was watched once, and is not because the main thread lets it through.
+static FORGOTTEN: AtomicU64 = AtomicU64::new(0);
 /// The main thread's `pthread_t`; 0 before the program's code runs.
 static MAIN: AtomicUsize = AtomicUsize::new(0);
 /// The signalfd; negative when there is none.
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
-/// Counts what the watcher has to look at when it sleeps; see [`sleep`].
+/// Counts what the watcher has to look at when it sleeps; see [`sleep_until_news`].
 static NEWS: AtomicU32 = AtomicU32::new(0);
 /// Whether the watcher sleeps.
 static SLEEPS: AtomicBool = AtomicBool::new(false);
@@ -112,7 +118,12 @@ fn set_watched() {
 /// Has the watcher look at what is watched now.
 fn tell() {
     set_watched();
-    // ORDER: SeqCst: the news before the look at who sleeps; pairs with `sleep`.
+    wake();
+}
+
+/// Has the watcher look again, if it sleeps.
+fn wake() {
+    // ORDER: SeqCst: the news before the look at who sleeps; pairs with `sleep_until_news`.
     NEWS.fetch_add(1, SeqCst);
     if SLEEPS.load(SeqCst) {
         let _ = futex::wake(&NEWS, Flags::PRIVATE, 1);
@@ -145,13 +156,26 @@ pub fn masked(blocked: u64) {
 /// The kernel is asked, too: what the main thread said inside a handler ended with that.
 fn forget() {
     let open = !(OF_MAIN.load(SeqCst) | signals::blocked_by_main());
-    if WATCHED.fetch_and(!open, SeqCst) & open == 0 {
+    let forgotten = WATCHED.fetch_and(!open, SeqCst) & open;
+    if forgotten == 0 {
         return;
     }
+    FORGOTTEN.fetch_or(forgotten, Relaxed);
     // ORDER: SeqCst, as in `masked`: what it has blocked by then is seen here, or it sees that
     // nobody watches it.
     WATCHED.fetch_or(OF_MAIN.load(SeqCst) & open & !NEVER_WATCHED, SeqCst);
     set_watched();
+}
+
+/// What is pending although the main thread was found to let it through is watched again: the main
+/// thread has it blocked by now, or does not run.
+fn remember() {
+    let forgotten = FORGOTTEN.load(Relaxed);
+    if forgotten != 0 {
+        let pending = signals::pending() & forgotten;
+        FORGOTTEN.fetch_and(!pending, Relaxed);
+        watch(pending);
+    }
 }
 
 /// The calling thread, whose signals these are, lets `signals` through, of which it had blocked
@@ -186,6 +210,7 @@ pub fn take(own: &Signals, signals: u64) -> Option<siginfo_t> {
         return None;
     }
     let info = signals::take(signals & !NEVER_WATCHED)?;
+    wake();
     // There may be more.
     own.look.store(true, Relaxed);
     Some(info)
@@ -219,27 +244,36 @@ fn run() -> ! {
     let mut pause = FIRST_LOOK;
     let mut forget_ms = FIRST_FORGET_MS;
     loop {
-        if sleep() {
+        if sleep_while_none_is_watched() {
             forget_ms = FIRST_FORGET_MS;
         }
+        let seen = NEWS.load(SeqCst);
         let pending = signals::pending() & watched();
         if pending == 0 {
             pause = FIRST_LOOK;
-            if !wait(forget_ms) {
+            let is_last = forget_ms == FOR_EVER;
+            let forgets = FORGOTTEN.load(Relaxed) != 0;
+            let limit = if is_last && forgets { REMEMBER_MS } else { forget_ms };
+            if !wait(limit) && !is_last {
                 forget();
                 forget_ms = if forget_ms < LAST_FORGET_MS { forget_ms * 8 } else { FOR_EVER };
             }
+            remember();
             continue;
         }
         // The kernel threads that let it through go first, and then those that were called.
         let is_main_first = pending & !OF_MAIN.load(Relaxed) != 0;
-        if is_main_first || pause != FIRST_LOOK {
-            std::thread::sleep(pause);
+        if is_main_first {
+            std::thread::sleep(FIRST_LOOK);
+        }
+        if pause != FIRST_LOOK && sleep_until_news(seen, Some(pause)) {
+            // Somebody has taken one: what is pending now may be another.
+            pause = FIRST_LOOK;
         }
         pause = (pause * 2).min(LOOK_MAX);
-        for signal in 1..=u64::BITS as c_int {
-            if signals::pending() & watched() & pending & bit(signal) != 0 {
-                hand_over(bit(signal), &mut from);
+        for signal in (1..=u64::BITS as c_int).map(bit).filter(|signal| pending & signal != 0) {
+            if signals::pending() & watched() & signal != 0 {
+                hand_over(signal, &mut from);
             }
         }
     }
@@ -263,16 +297,29 @@ fn wait(limit_ms: c_int) -> bool {
 
 /// Sleeps while nothing is watched: a poll would look at each signal that anybody is sent. Whether
 /// it has.
-fn sleep() -> bool {
-    let seen = NEWS.load(SeqCst);
-    // ORDER: SeqCst: the flag before the look at what is watched; pairs with `tell`.
-    SLEEPS.store(true, SeqCst);
-    let sleeps = watched() == 0;
-    if sleeps {
-        let _ = raw::idle(|| futex::wait(&NEWS, Flags::PRIVATE, seen, None));
+fn sleep_while_none_is_watched() -> bool {
+    let mut has = false;
+    loop {
+        let seen = NEWS.load(SeqCst);
+        if watched() != 0 {
+            return has;
+        }
+        has = true;
+        let limit =
+            (FORGOTTEN.load(Relaxed) != 0).then_some(Duration::from_millis(REMEMBER_MS as u64));
+        raw::idle(|| sleep_until_news(seen, limit));
+        remember();
     }
+}
+
+/// Sleeps while the news are those that were `seen`, for so long at most. Whether there are others.
+fn sleep_until_news(seen: u32, limit: Option<Duration>) -> bool {
+    let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
+    // ORDER: SeqCst: the flag before the kernel's look at the news; pairs with `wake`.
+    SLEEPS.store(true, SeqCst);
+    let _ = futex::wait(&NEWS, Flags::PRIVATE, seen, limit.as_ref());
     SLEEPS.store(false, SeqCst);
-    sleeps
+    NEWS.load(SeqCst) != seen
 }
 
 /// Calls a thread that lets `signal` through, the next one from slot `from` on; or holds it back.
