@@ -8,6 +8,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use heddle_record::{Class, Fields, Group, Kind, Options, Place, State, Table, Zone};
 use serde_json::Value;
@@ -212,7 +213,18 @@ fn two_named() -> Option<(String, [Child; 2])> {
     let started = [start(), start()];
     let _ = std::fs::remove_file(&path);
     match started {
-        [Ok(one), Ok(two)] => Some((name, [one, two])),
+        [Ok(one), Ok(two)] => {
+            // A process is let go before it has its new name.
+            let is_named = |child: &Child| {
+                let line = std::fs::read(format!("/proc/{}/cmdline", child.id()));
+                line.is_ok_and(|line| String::from_utf8_lossy(&line).contains(&name))
+            };
+            let end = Instant::now() + Duration::from_secs(10);
+            while ![&one, &two].into_iter().all(is_named) && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Some((name, [one, two]))
+        }
         _ => {
             println!("skip: a copy of sleep does not run (one program for many names?)");
             None

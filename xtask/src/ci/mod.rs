@@ -26,6 +26,8 @@ use tally::Tally;
 
 /// How many lines of a failed step's output are shown: some compiler errors or backtraces.
 const SHOWN_LINES_MAX: usize = 200;
+/// And once more at the end, where whoever sees only the end of all output still finds them.
+const REPEATED_LINES_MAX: usize = 24;
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Level {
@@ -43,6 +45,8 @@ struct Outcome {
     tally: Tally,
     /// Why the step as a whole was left out or failed.
     note: Option<String>,
+    /// What its output says about the failure, if it failed: see [`tally::telling`].
+    told: Vec<String>,
     took: Duration,
 }
 
@@ -67,7 +71,8 @@ pub fn run(repo: &Repo, level: Level, only: &[String], list: bool) -> Result<boo
         let outcome = take(step, &logs.join(format!("{}.log", step.name)))?;
         println!("{}", line(&outcome));
         if outcome.tally.failed > 0 {
-            show(&logs.join(format!("{}.log", step.name)))?;
+            println!("---- from {} ----", logs.join(format!("{}.log", step.name)).display());
+            println!("{}\n----", outcome.told.join("\n"));
         }
         outcomes.push(outcome);
     }
@@ -76,22 +81,27 @@ pub fn run(repo: &Repo, level: Level, only: &[String], list: bool) -> Result<boo
 
 fn take(step: &Step, log: &Path) -> Result<Outcome> {
     let started = Instant::now();
+    let mut told = Vec::new();
     let (tally, note) = match &step.absent {
         Some(reason) => (Tally::skipped(reason), Some(reason.clone())),
         None => {
             let ending = exec::run(&step.commands, log, step.limit)
                 .with_context(|| format!("step {}", step.name))?;
-            judge(ending, log)?
+            let text = String::from_utf8_lossy(&fs::read(log)?).into_owned();
+            let (tally, note) = judge(ending, &text);
+            if tally.failed > 0 {
+                told = tally::telling(&text, SHOWN_LINES_MAX).into_iter().map(Into::into).collect();
+            }
+            (tally, note)
         }
     };
-    Ok(Outcome { name: step.name.to_owned(), tally, note, took: started.elapsed() })
+    Ok(Outcome { name: step.name.to_owned(), tally, note, told, took: started.elapsed() })
 }
 
-fn judge(ending: Ending, log: &Path) -> Result<(Tally, Option<String>)> {
-    let text = String::from_utf8_lossy(&fs::read(log)?).into_owned();
-    let mut tally = Tally::read(&text);
+fn judge(ending: Ending, text: &str) -> (Tally, Option<String>) {
+    let mut tally = Tally::read(text);
     let note = match ending {
-        Ending::Good if tally.is_empty() && tally::has_harness(&text) => {
+        Ending::Good if tally.is_empty() && tally::has_harness(text) => {
             Some("not one test ran".to_owned())
         }
         Ending::Good => None,
@@ -105,7 +115,7 @@ fn judge(ending: Ending, log: &Path) -> Result<(Tally, Option<String>)> {
         None if tally.is_empty() => tally.passed = 1,
         _ => {}
     }
-    Ok((tally, note))
+    (tally, note)
 }
 
 fn line(outcome: &Outcome) -> String {
@@ -121,17 +131,8 @@ fn line(outcome: &Outcome) -> String {
     format!("{verdict:<5}{seconds:>7.1} s {counts}{note}")
 }
 
-/// What a failed step's output says about the failure: see [`tally::telling`].
-fn show(log: &Path) -> Result<()> {
-    let text = String::from_utf8_lossy(&fs::read(log)?).into_owned();
-    let lines = tally::telling(&text, SHOWN_LINES_MAX);
-    println!("---- from {} ----", log.display());
-    lines.iter().for_each(|line| println!("{line}"));
-    println!("----");
-    Ok(())
-}
-
-/// The table, the reasons of what was skipped, and the closing line. True when nothing failed.
+/// The table, the reasons of what was skipped, the failures once more, and the closing line. True
+/// when nothing failed.
 fn summarise(outcomes: &[Outcome]) -> bool {
     println!("\n{:<22}{:<5}{:>9}", "step", "", "time");
     let mut total = Tally::default();
@@ -146,6 +147,13 @@ fn summarise(outcomes: &[Outcome]) -> bool {
     reasons.dedup();
     if !reasons.is_empty() {
         println!("\nskipped, and why:\n{}", reasons.join("\n"));
+    }
+    for outcome in outcomes.iter().filter(|outcome| outcome.tally.failed > 0) {
+        let note = outcome.note.as_deref().unwrap_or("failed");
+        println!("\n{}: {note}", outcome.name);
+        // The end tells most: what the last failed test printed, and the names of all.
+        let begin = outcome.told.len().saturating_sub(REPEATED_LINES_MAX);
+        outcome.told[begin..].iter().for_each(|line| println!("  {line}"));
     }
     println!("\n{} passed, {} failed, {} skipped", total.passed, total.failed, total.skipped);
     total.failed == 0
