@@ -92,7 +92,7 @@ pub(crate) fn is_on() -> bool {
 }
 
 /// Begins the account; before the first full thread is made.
-pub(crate) fn begin() {
+pub fn begin() {
     HAS_COUNTER.store(arch::has_time_counter(), Relaxed);
     let first = *FIRST.get_or_init(Moment::now);
     let step = loop {

@@ -25,6 +25,11 @@
 //! the locks of the table, of the allocator and of the loader, nobody is left with: `table.rs`
 //! pins, and the C library's text is guarded.
 //!
+//! A system call in which the embedding library lets threads sleep on their worker is made in a
+//! text of its own ([`end_calls_in`]): a thread that is called or cancelled there goes on behind
+//! the call, which has failed with EINTR, and answers by itself. A canceller calls the thread, too;
+//! who takes that call may not look for a cancellation, so both are looked for.
+//!
 //! The signal is SIGURG. Its default is to be ignored, so one that comes when no handler is there,
 //! or not any more, harms nobody; programs that use it expect it without a reason; the C library
 //! keeps nothing there and debuggers pass it on. Ours carries a mark: others go to whoever handled
@@ -41,7 +46,7 @@ use std::io;
 use std::sync::OnceLock;
 
 use crate::arch;
-use crate::control::{Control, Kind, WaitKind};
+use crate::control::{CANCEL_ASKED, CANCEL_DISABLED, Control, Kind, WaitKind};
 use crate::full;
 use crate::sched;
 use crate::sys::signals::{self, Interrupted};
@@ -151,8 +156,40 @@ pub(crate) fn call(thread: &'static Control) {
     }
 }
 
+/// The first and the last address from which a call that is to come, or sleeps, goes on at the
+/// third one when its thread is called.
+static ENDED_IN: OnceLock<[usize; 3]> = OnceLock::new();
+
+/// What the text that [`end_calls_in`] is told of looks for in its thread's word: that it is
+/// called; and that it is cancelled, without that being disabled.
+pub const CALLED: [u8; 3] = [CANCEL_CALLED, CANCEL_ASKED, CANCEL_DISABLED];
+
+/// See the file's head. The text looks at its thread's word ([`called_word`]) at `first`, and has
+/// its system call at `last`; the call's result is taken at `end`. Once.
+pub fn end_calls_in(first: usize, last: usize, end: usize) {
+    let _ = ENDED_IN.set([first, last, end]);
+}
+
+/// The word in which [`CALLED`] is, of the calling thread.
+pub fn called_word() -> *const u8 {
+    sched::current().cancel.as_ptr()
+}
+
+/// Ends the call in which a thread that is called sleeps, or which it is about to make.
+fn end_call(interrupted: &Interrupted) -> bool {
+    let Some(&[first, last, end]) = ENDED_IN.get() else { return false };
+    let is_there = (first..=last).contains(&interrupted.ip());
+    if is_there && full::me().is_some_and(sched::is_cancellable) {
+        interrupted.fail_call(end);
+    }
+    is_there
+}
+
 /// On whatever the worker's kernel thread was doing.
 fn on_signal(interrupted: &Interrupted) {
+    if end_call(interrupted) {
+        return;
+    }
     let errno = signals::errno();
     // The thread yields at its next chance if it can't be left now: the poll word is set.
     if let Some(me) = may_leave(interrupted) {

@@ -263,6 +263,8 @@ pub fn call_again() {
     sched::current().cancel.fetch_or(crate::preempt::CANCEL_CALLED, Release);
 }
 
+pub use crate::preempt::{CALLED, called_word, end_calls_in};
+
 /// What a called thread runs. It may end its thread. Once, before the first [`call`].
 pub fn on_call(answer: fn()) {
     crate::preempt::set_answer(answer);
@@ -410,9 +412,7 @@ pub unsafe fn give_late_part(thread: &Thread, part: &LatePart) {
 }
 
 /// Begins the account of full threads' CPU time, which their records show; before the first one.
-pub fn count_cpu() {
-    crate::cpu::begin();
-}
+pub use crate::cpu::begin as count_cpu;
 
 /// CPU time that the calling full thread has used; 0 without an account of it.
 pub fn own_cpu_ns() -> u64 {
@@ -455,7 +455,7 @@ pub use crate::stack::overflow::name_self;
 /// 1. `context` is what the kernel has passed to the handler.
 pub unsafe fn interrupted_at(context: *const core::ffi::c_void) -> (usize, usize) {
     // SAFETY: by 1.
-    let it = unsafe { crate::sys::signals::Interrupted::of(context) };
+    let it = unsafe { crate::sys::signals::Interrupted::of(context.cast_mut()) };
     (it.ip(), it.sp())
 }
 

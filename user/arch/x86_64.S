@@ -301,3 +301,41 @@ heddle_user_call_on:
 	ret
 	.cfi_endproc
 	.size heddle_user_call_on, . - heddle_user_call_on
+
+/* A system call (rsi) with four arguments (rdx, rcx, r8, r9) that may sleep: it fails with EINTR if
+ * the calling thread is called or cancelled, before it or in it. rdi: the byte that says so. A
+ * signal that comes between the look and the call goes on at the end of the call (preempt.rs of the
+ * runtime).
+ */
+	.globl heddle_user_interruptible_call
+	.hidden heddle_user_interruptible_call
+	.type heddle_user_interruptible_call, @function
+	.globl heddle_user_interruptible_first
+	.hidden heddle_user_interruptible_first
+	.globl heddle_user_interruptible_last
+	.hidden heddle_user_interruptible_last
+	.globl heddle_user_interruptible_end
+	.hidden heddle_user_interruptible_end
+heddle_user_interruptible_call:
+	.cfi_startproc
+	movq %rdi, %r11
+	movq %rsi, %rax
+	movq %rdx, %rdi
+	movq %rcx, %rsi
+	movq %r8, %rdx
+	movq %r9, %r10
+heddle_user_interruptible_first:
+	movzbl (%r11), %r11d
+	testb $8, %r11b			/* CANCEL_CALLED */
+	jnz 1f
+	andl $3, %r11d			/* CANCEL_ASKED, and not CANCEL_DISABLED */
+	cmpl $1, %r11d
+	je 1f
+heddle_user_interruptible_last:
+	syscall
+heddle_user_interruptible_end:
+	ret
+1:	movq $-4, %rax			/* -EINTR */
+	ret
+	.cfi_endproc
+	.size heddle_user_interruptible_call, . - heddle_user_interruptible_call

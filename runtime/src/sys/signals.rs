@@ -93,6 +93,7 @@ pub(crate) struct Interrupted {
     ip: usize,
     sp: usize,
     blocked: u64,
+    context: *mut libc::c_void,
 }
 
 impl Interrupted {
@@ -112,10 +113,10 @@ impl Interrupted {
     }
 
     /// # Safety
-    /// 1. `context` is what the kernel passed to a handler.
-    pub unsafe fn of(context: *const libc::c_void) -> Self {
+    /// 1. `place` is what the kernel passed to a handler as its context.
+    pub unsafe fn of(place: *mut libc::c_void) -> Self {
         // SAFETY: by 1.
-        let context = unsafe { &*context.cast::<libc::ucontext_t>() };
+        let context = unsafe { &*place.cast::<libc::ucontext_t>() };
         // SAFETY: a set is larger than the word of it that Linux has, and aligned for it.
         let blocked = unsafe { (&raw const context.uc_sigmask).cast::<u64>().read() };
         let machine = &context.uc_mcontext;
@@ -124,7 +125,23 @@ impl Interrupted {
             (machine.gregs[libc::REG_RIP as usize], machine.gregs[libc::REG_RSP as usize]);
         #[cfg(target_arch = "aarch64")]
         let (ip, sp) = (machine.pc, machine.sp);
-        Interrupted { ip: ip as usize, sp: sp as usize, blocked }
+        Interrupted { ip: ip as usize, sp: sp as usize, blocked, context: place }
+    }
+
+    /// Goes on at `ip` when the handler returns, as after a system call that failed with EINTR.
+    pub fn fail_call(&self, ip: usize) {
+        // SAFETY: what `of` was given; the handler has not returned yet.
+        let machine = unsafe { &mut (*self.context.cast::<libc::ucontext_t>()).uc_mcontext };
+        #[cfg(target_arch = "x86_64")]
+        {
+            machine.gregs[libc::REG_RIP as usize] = ip as i64;
+            machine.gregs[libc::REG_RAX as usize] = i64::from(-libc::EINTR);
+        }
+        #[cfg(target_arch = "aarch64")]
+        {
+            machine.pc = ip as u64;
+            machine.regs[0] = i64::from(-libc::EINTR) as u64;
+        }
     }
 }
 

@@ -177,7 +177,11 @@ fn retry(
     loop {
         match checked(attempt()) {
             Err(Stop::Error(libc::EAGAIN)) => {}
-            Err(Stop::Error(libc::EINTR)) => continue,
+            // The thread was called, or its worker asked to let others go on.
+            Err(Stop::Error(libc::EINTR)) => {
+                resumed(Stop::Cancelled, false)?;
+                continue;
+            }
             other => return other,
         }
         let until = match deadline {

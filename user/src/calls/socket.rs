@@ -9,17 +9,17 @@
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::Relaxed;
 
 use heddle::raw::{self, Interest};
 use libc::{mmsghdr, msghdr, sockaddr, socklen_t, timespec};
 
 use super::{
-    Result, Stop, checked, exported, interruptible, is_nonblocking, made, made_int, retry, signal,
-    sockets, turns,
+    Result, Stop, checked, exported, is_nonblocking, made, made_int, retry, signal, sockets, turns,
 };
 use crate::errno;
-use crate::sys::direct;
+use crate::sys::{direct, interruptible};
 
 /// Receives with one of these flags never wait: errors and urgent data are there or are not.
 const NEVER_WAITS: c_int = libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE | libc::MSG_OOB;
@@ -259,12 +259,14 @@ exported! {
 
 // ---- connections
 
-/// More than there are descriptors as low as a listener's: who waits behind a try that sleeps after
-/// all waits for the same listener.
-const LOCKS: usize = 1024;
-/// Threads of this process that accept from one listener try one after the other: whoever has
-/// seen a connection gets it. By descriptor.
-static ACCEPTING: [Mutex<()>; LOCKS] = [const { Mutex::new(()) }; LOCKS];
+/// More than there are descriptors as low as a listener's: two that have one place in common are
+/// rare, and go on without it.
+const PLACES: usize = 1024;
+/// Threads of this process that accept from one listener try one at a time: whoever has seen a
+/// connection gets it. By descriptor; whether somebody tries.
+static ACCEPTING: [AtomicBool; PLACES] = [const { AtomicBool::new(false) }; PLACES];
+/// How often in a row a thread lets somebody else try.
+const TURNS: u32 = 64;
 
 fn accept(
     fd: c_int,
@@ -273,13 +275,15 @@ fn accept(
     flags: c_int,
 ) -> Result<isize> {
     // SAFETY: the caller's places.
-    let plain = || unsafe { libc::accept4(fd, address, length, flags) as isize };
+    let plain = || unsafe { interruptible::accept4(fd, address, length, flags) };
     if is_nonblocking(fd) || option(fd, libc::SO_ACCEPTCONN) != Some(1) {
         // An answer at once: a connection or an error.
         return checked(plain()).inspect(note);
     }
     turns::before_receive();
-    retry(fd, Interest::Read, libc::SO_RCVTIMEO, || accept_if_ready(fd, plain)).inspect(note)
+    let mut turns = 0;
+    retry(fd, Interest::Read, libc::SO_RCVTIMEO, || accept_if_ready(fd, &mut turns, plain))
+        .inspect(note)
 }
 
 fn note(accepted: &isize) {
@@ -289,18 +293,29 @@ fn note(accepted: &isize) {
 /// Accepts if that does not sleep; -1 and `EAGAIN` if it would.
 ///
 /// Another process, or a kernel thread of this one, may be faster than the call: then it sleeps,
-/// and the runtime's monitor adds a worker.
-fn accept_if_ready(fd: c_int, plain: impl Fn() -> isize) -> isize {
-    let _guard: MutexGuard<'_, ()> = ACCEPTING[fd.unsigned_abs() as usize % LOCKS]
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
-    let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    // SAFETY: one valid pollfd.
-    if unsafe { libc::poll(&mut poll, 1, 0) } == 0 {
-        errno::set(libc::EAGAIN);
-        return -1;
+/// the runtime's monitor adds a worker, and a signal or a cancellation ends it. The other threads
+/// wait for the listener meanwhile, as if nobody had seen anything: what comes is seen by all.
+fn accept_if_ready(fd: c_int, turns: &mut u32, plain: impl Fn() -> isize) -> isize {
+    let accepting = &ACCEPTING[fd.unsigned_abs() as usize % PLACES];
+    let is_mine = !accepting.swap(true, Relaxed);
+    *turns = if is_mine { 0 } else { *turns + 1 };
+    let may_try = is_mine || *turns > TURNS;
+    let accepted = if may_try && is_ready(fd) { plain() } else { again() };
+    if is_mine {
+        accepting.store(false, Relaxed);
     }
-    plain()
+    accepted
+}
+
+fn again() -> isize {
+    errno::set(libc::EAGAIN);
+    -1
+}
+
+fn is_ready(fd: c_int) -> bool {
+    let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one valid pollfd. Of an error the call will tell.
+    unsafe { libc::poll(&mut poll, 1, 0) != 0 }
 }
 
 fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> Result<isize> {
@@ -310,7 +325,7 @@ fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> Result<isi
     if is_nonblocking(fd) || !is_stream(fd) {
         return checked(plain());
     }
-    interruptible(false, plain)
+    super::interruptible(false, plain)
 }
 
 exported! {

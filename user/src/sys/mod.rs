@@ -5,5 +5,6 @@ pub mod direct;
 mod futex;
 mod heap;
 mod identity;
+pub mod interruptible;
 pub mod signals;
 mod syscall;

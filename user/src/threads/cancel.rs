@@ -74,13 +74,11 @@ fn ask(target: &Pthread) -> bool {
     }
     let Some(thread) = target.thread() else { return false };
     thread.cancel();
+    // It may sleep on its worker, or be of the asynchronous type.
+    raw::call(&thread);
     // ORDER: SeqCst: the request before the look at the type; pairs with `setcanceltype`, which
     // changes the type before it looks for a request.
-    let anytime = target.own.asynchronous.load(SeqCst);
-    if anytime {
-        raw::call(&thread);
-    }
-    anytime
+    target.own.asynchronous.load(SeqCst)
 }
 
 #[unsafe(no_mangle)]

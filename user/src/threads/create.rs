@@ -31,6 +31,7 @@ use super::{
 };
 use crate::account::{self, Origin, tripwire};
 use crate::sync::layout;
+use crate::sys::interruptible;
 use crate::{environment, errno};
 
 #[unsafe(no_mangle)]
@@ -99,6 +100,7 @@ fn start_runtime() -> Result<(), &'static str> {
         prepare();
         raw::begin_to_look_for_libraries();
         raw::on_call(signals::answer);
+        interruptible::prepare();
         raw::on_fault(|action, info, context| {
             tripwire::on_fault(info, context) || signals::alternate::on_fault(action, info, context)
         });
