@@ -276,6 +276,58 @@ mod tests {
         assert!(sum.abs_diff(used) < used / 20, "{sum} of {used}");
     }
 
+    fn counts(ns: u64) -> u64 {
+        ((u128::from(ns) << 32) / u128::from(STEP.load(Relaxed))) as u64
+    }
+
+    /// A sleep of a worker that ends now; the gap that it lies in, and whether the kernel was
+    /// asked at the gap's end.
+    fn nap(meter: &Meter, ns: u64) -> (u64, bool) {
+        let now = count();
+        meter.began.set(now - counts(ns));
+        meter.asleep_since.set(now - counts(ns));
+        // Nobody's time, so that who asks is seen.
+        meter.asked_ns.set(0);
+        meter.slept();
+        let gap = meter.end_stint();
+        (gap, meter.asked_ns.get() != 0)
+    }
+
+    /// A sleep is taken out of its gap by the counter, but for what it costs; after some of them
+    /// the kernel is asked how much that was.
+    #[test]
+    fn the_cost_of_sleeps_is_estimated_until_the_kernel_is_asked() {
+        begin();
+        let meter = Meter::new();
+        for nap_ns in [SLEEP_COST_NS / 3, 20_000, 5_000_000, 3_000_000_000] {
+            meter.sleeps.set(0);
+            meter.short_ns.set(0);
+            let cost = SLEEP_COST_NS.min(nap_ns);
+            let mut sum = 0;
+            for number in 1..SLEEPS_MAX {
+                let (gap, is_asked) = nap(&meter, nap_ns);
+                // Who loses the CPU between two readings is asked for, too.
+                if gap < LONG_NS {
+                    assert!(!is_asked, "{number} sleeps of {nap_ns} ns");
+                    assert!(gap + 2 >= cost, "{gap} of {nap_ns} ns");
+                    sum += gap;
+                } else {
+                    meter.sleeps.set(number);
+                    meter.short_ns.set(sum);
+                }
+            }
+            assert_eq!(meter.short_ns.get(), sum);
+            assert!(sum < u64::from(SLEEPS_MAX) * LONG_NS / 2, "{sum} of {nap_ns} ns each");
+            let (_, is_asked) = nap(&meter, nap_ns);
+            assert!(is_asked, "after {SLEEPS_MAX} sleeps");
+            assert_eq!((meter.sleeps.get(), meter.short_ns.get()), (0, 0));
+        }
+        // Without an account nothing is read, and nothing counted.
+        meter.asleep_since.set(u64::MAX);
+        meter.slept();
+        assert_eq!((meter.sleeps.get(), meter.slept_ns.get()), (0, 0));
+    }
+
     #[test]
     fn the_counter_is_compared_with_the_clock() {
         begin();
