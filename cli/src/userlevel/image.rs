@@ -223,8 +223,9 @@ impl Loaded {
             None if self.defines("malloc") => Finding::good(
                 name,
                 "the program's own",
-                "threads are left in its middle, too, as it cannot be told from the program: a \
-                 worker that blocks in the kernel meanwhile may wait for a spare one",
+                "threads are left in its middle, too, as it cannot be told from the program: \
+                 right, as its locks are waited for, but a worker that blocks in the kernel \
+                 meanwhile may wait for a spare one",
             ),
             None => Finding::good(name, "no rseq", "no known caches per processor"),
         }

@@ -1,0 +1,87 @@
+//! Programs that have their allocator in them: it cannot be told from the rest of the program, so
+//! that threads are preempted in its middle, too. It is right all the same, as its locks are waited
+//! for like any, and its caches are the thread's own wherever that goes on.
+//!
+//! Invariant: every program has a time limit, and none outlives the run.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{can_run, folder, heddle, output, text};
+
+const ROUNDS: &str = "3000";
+
+/// Those of other people: the words that link one into a program, and a function that only it has.
+const KNOWN: &[(&str, &[&str], &str)] = &[
+    ("jemalloc", &["-l:libjemalloc.a", "-lm", "-lstdc++", "-ldl"], "malloc_stats_print"),
+    ("gperftools", &["-l:libtcmalloc_minimal.a", "-lstdc++", "-lm"], "tc_malloc"),
+];
+
+/// The program with an allocator; `None`, with the reason said, where that is not installed.
+fn program(folder: &Path, name: &str, words: &[&str]) -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/allocates.c");
+    let program = folder.join(name);
+    let mut cc = Command::new("cc");
+    cc.args(["-O1", "-g", "-fno-builtin", "-pthread", "-o"]).arg(&program).arg(source).args(words);
+    let built = cc.output().expect("a compiler");
+    if !built.status.success() {
+        println!("skip: {name} cannot be linked: {}", text(&built.stderr).trim());
+        return None;
+    }
+    Some(program)
+}
+
+/// On few workers, with slices as short as can be.
+fn keeps_what_is_written(program: &Path) {
+    for (workers, slice) in [("1", "1"), ("2", "1"), ("3", "2")] {
+        let mut command = Command::new(heddle());
+        command.args(["run", "--threads", "user", "--workers", workers, "--report", "none", "--"]);
+        command.arg(program).arg(ROUNDS).env("HEDDLE_SLICE", slice);
+        let output = output(command);
+        assert_eq!(text(&output.stdout), "kept\n", "{workers} workers: {output:?}");
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    }
+}
+
+#[test]
+fn an_allocator_with_a_mutex_may_be_left_in_its_middle() {
+    if !can_run(&["cc"]) {
+        return;
+    }
+    let folder = folder("allocators-mutex");
+    keeps_what_is_written(&program(&folder, "mutex", &["-DOWN=1"]).expect("built"));
+    fs::remove_dir_all(folder).expect("ours");
+}
+
+#[test]
+fn an_allocator_with_a_spinning_lock_may_be_left_in_its_middle() {
+    if !can_run(&["cc"]) {
+        return;
+    }
+    let folder = folder("allocators-spin");
+    keeps_what_is_written(&program(&folder, "spin", &["-DOWN=2"]).expect("built"));
+    fs::remove_dir_all(folder).expect("ours");
+}
+
+#[test]
+fn known_allocators_linked_into_a_program_are_right() {
+    if !can_run(&["cc", "nm"]) {
+        return;
+    }
+    let folder = folder("allocators-known");
+    for (name, words, function) in KNOWN {
+        let Some(program) = program(&folder, name, words) else { continue };
+        let mut nm = Command::new("nm");
+        let symbols = output({
+            nm.arg(&program);
+            nm
+        });
+        let is_in = |line: &str| line.contains(" T ") && line.ends_with(function);
+        assert!(text(&symbols.stdout).lines().any(is_in), "{name} is not in the program");
+        keeps_what_is_written(&program);
+    }
+    fs::remove_dir_all(folder).expect("ours");
+}
