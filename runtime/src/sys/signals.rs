@@ -182,11 +182,25 @@ extern "C-unwind" fn on_interrupt(
         unsafe { (*info).si_code == SI_QUEUE && (*info).si_value().sival_ptr as usize == MARK };
     if marked && let Some(handler) = HANDLER.get() {
         // SAFETY: the kernel passed it.
+        unsafe { keep_alternate_stack(context) };
+        // SAFETY: as above.
         return handler(&unsafe { Interrupted::of(context) });
     }
     if let Some(before) = BEFORE.get() {
         pass_on(before, signal, info, context);
     }
+}
+
+/// Has the kernel, at the handler's return, leave alone the alternate stack of the kernel thread
+/// that the handler returns on: it may be another than the one whose stack the frame names.
+///
+/// # Safety
+/// 1. `context` is what the kernel passed to a handler.
+pub unsafe fn keep_alternate_stack(context: *mut libc::c_void) {
+    /// No flags of a stack: the kernel takes that for an error, and passes over it.
+    const NO_FLAGS: i32 = 4;
+    // SAFETY: by 1.
+    unsafe { (*context.cast::<libc::ucontext_t>()).uc_stack.ss_flags = NO_FLAGS };
 }
 
 /// Calls who handled a signal before.
