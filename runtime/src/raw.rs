@@ -331,10 +331,10 @@ pub use crate::blocking::{interruptible as blocking_interruptible, open_ended};
 pub use crate::fork::{embed as embed_fork, in_child as forked_child};
 pub use crate::later::when_unpinned;
 
-/// What is asked about a fault of a full thread before anything else: whether it has been handled.
-/// It gets the program's action for the signal, and what the kernel has passed. Once.
-pub use crate::stack::overflow::set_program as on_fault;
-
+/// What is asked about a fault before anything else, with what the kernel has passed: `None` if it
+/// has been handled, else what the program has set for the signal. Once.
+pub use crate::stack::overflow::{handler as fault_handler, set_program as on_fault};
+pub use crate::sys::signals::keep_alternate_stack;
 /// Waits on a kernel thread that only helps others: the deadlock report does not count on it.
 pub fn idle<T>(wait: impl FnOnce() -> T) -> T {
     let _counted = crate::deadlock::Waiting::new(&crate::deadlock::HELPERS_IDLE);

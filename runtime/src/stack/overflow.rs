@@ -21,21 +21,19 @@ const BEYOND_BYTES_MAX: usize = 1 << 20;
 /// What handled SIGSEGV before; a leaked box, set once.
 static BEFORE: AtomicPtr<libc::sigaction> = AtomicPtr::new(core::ptr::null_mut());
 
-/// What is asked first about a fault of a full thread.
-pub type OfProgram = fn(&libc::sigaction, *mut libc::siginfo_t, *mut libc::c_void) -> bool;
+/// What is asked first about a fault.
+pub type OfProgram = fn(i32, *mut libc::siginfo_t, *mut libc::c_void) -> Option<libc::sigaction>;
 
 static PROGRAM: OnceLock<OfProgram> = OnceLock::new();
 
-/// Has `ask` called first for faults of full threads; see `raw::on_fault`.
+/// Has `ask` called first for faults; see `raw::on_fault`.
 pub fn set_program(ask: OfProgram) {
     let _ = PROGRAM.set(ask);
 }
 
-/// Whether the program handles a fault of the calling full thread.
-fn is_programs(info: *mut libc::siginfo_t, context: *mut libc::c_void) -> bool {
-    // SAFETY: `install_handler` stored a valid action.
-    let before = unsafe { *BEFORE.load(Relaxed) };
-    PROGRAM.get().is_some_and(|ask| ask(&before, info, context))
+/// The handler that [`install_handler`] installs.
+pub fn handler() -> usize {
+    on_fault as *const () as usize
 }
 
 /// Installs the handler, keeping the one that was there for all other faults.
@@ -69,9 +67,12 @@ extern "C-unwind" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: 
         Some(worker) => unsafe { worker.current.load(Relaxed).as_ref() },
         None => full::me(),
     };
-    if full::me().is_some() && is_programs(info, context) {
-        return;
-    }
+    let before = match PROGRAM.get().map(|ask| ask(signal, info, context)) {
+        Some(None) => return,
+        Some(Some(action)) => action,
+        // SAFETY: `install_handler` stored a valid action.
+        None => unsafe { *BEFORE.load(Relaxed) },
+    };
     if let Some(thread) = running.filter(|_| !is_sent) {
         // SAFETY: the kernel passes a valid context.
         let pointer = unsafe { Interrupted::of(context) }.sp();
@@ -80,8 +81,6 @@ extern "C-unwind" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: 
             return die_by(signal, None);
         }
     }
-    // SAFETY: `install_handler` stored a valid action.
-    let before = unsafe { *BEFORE.load(Relaxed) };
     pass_on(&before, signal, info, context, is_sent);
 }
 

@@ -21,7 +21,7 @@ use crate::threads::signals::{self, process};
 use crate::{errno, threads};
 
 /// Bits of the signals that nobody can block.
-const NEVER: u64 = 1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1);
+pub const NEVER: u64 = 1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1);
 
 /// The first word of a set: all signals that Linux has.
 pub fn bits(set: &sigset_t) -> u64 {
@@ -64,15 +64,6 @@ pub fn take_on(blocked: u64) {
 /// Blocks all signals for the calling kernel thread, one of this library's own.
 pub fn block_all() {
     take_on(u64::MAX);
-}
-
-/// Gives the caller's worker its mask back: a handler of a fault, for which the kernel has changed
-/// it, is left for good.
-pub fn restore_workers() {
-    let faults = raw::FAULTS.into_iter().fold(0, |set, signal| set | signals::bit(signal));
-    let open = faults | signals::bit(raw::PREEMPTION_SIGNAL);
-    // SAFETY: a valid set.
-    unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &set_of(open), ptr::null_mut()) };
 }
 
 /// Gives the calling full thread this mask; what is pending and unblocked comes before this

@@ -101,9 +101,11 @@ fn start_runtime() -> Result<(), &'static str> {
         raw::begin_to_look_for_libraries();
         raw::on_call(signals::answer);
         interruptible::prepare();
-        raw::on_fault(|action, info, context| {
-            tripwire::on_fault(info, context) || signals::alternate::on_fault(action, info, context)
+        raw::on_fault(|signal, info, context| match tripwire::on_fault(info, context) {
+            true => None,
+            false => signals::faults::handle(signal, info, context),
         });
+        signals::actions::begin();
         process::start();
         if let Some(count) = environment::workers() {
             let _ = heddle::Config::new().workers(count).start();

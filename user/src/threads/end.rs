@@ -25,11 +25,10 @@ use heddle::raw;
 use rustix::thread::futex::{self, Flags};
 
 use super::{
-    AWAITED, DETACHED, ENDED, JOINABLE, LIVE, Pthread, cleanup, count_out, fork, free, is_running,
-    kernel, own, registry, signals, this,
+    AWAITED, DETACHED, ENDED, JOINABLE, LIVE, Pthread, cleanup, count_out, fork, free, kernel, own,
+    registry, signals, this,
 };
 use crate::account::tripwire;
-use crate::calls::mask;
 use crate::real;
 
 /// `struct _Unwind_Exception` of the unwinder's ABI.
@@ -67,9 +66,6 @@ const ACTION_END_OF_STACK: c_int = 16;
 pub fn exit(me: &'static Pthread, result: *mut c_void) -> ! {
     me.own.result.set(result);
     raw::take_cancellation();
-    if is_running() {
-        mask::restore_workers();
-    }
     unwind(me)
 }
 

@@ -18,6 +18,7 @@ use std::sync::{Mutex, PoisonError};
 use super::{LIVE, LIVE_KERNEL, Pthread, own, this};
 use crate::account::tripwire;
 use crate::calls::mask;
+use crate::threads::signals::actions;
 
 /// How many forks lead to this process.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
@@ -45,6 +46,7 @@ extern "C" fn in_child() {
     GENERATION.fetch_add(1, Relaxed);
     // Before anything here waits.
     heddle::raw::forked_child();
+    actions::in_child();
     if MADE.load(Relaxed) {
         NO_MORE.store(true, Relaxed);
     }
@@ -55,6 +57,7 @@ extern "C" fn in_child() {
         // SAFETY: the child has this one thread, and it does not hold it.
         unsafe { renew(&me.about) };
         mask::take_on(me.signals.blocked());
+        me.signals.alternate().give_kernel();
         CHILD.store(core::ptr::from_ref(me).cast_mut(), Relaxed);
         tripwire::end(me.tripwire());
         own::stop_running();

@@ -3,8 +3,7 @@
 //! The kernel has one for each kernel thread, and a full thread is on another one after each
 //! switch. So `sigaltstack` of a full thread is answered here, and costs a switch nothing: handlers
 //! are called on the thread's alternate stack by this library, those of signals that were sent as
-//! those of the thread's own faults. A fault comes on the worker's alternate stack first, where the
-//! runtime's handler looks whose it is and calls [`on_fault`].
+//! those of the thread's own faults (`faults.rs`).
 //!
 //! Whether a thread is on its alternate stack is told by its stack pointer, so a jump out of a
 //! handler needs nothing. A thread is not preempted there.
@@ -14,13 +13,10 @@
 
 use core::cell::Cell;
 use core::ffi::{c_int, c_void};
-use core::mem;
 use core::ptr;
 
-use heddle::raw;
 use libc::{siginfo_t, stack_t};
 
-use super::{bit, handled_with};
 use crate::errno;
 use crate::threads::{Pthread, this};
 
@@ -52,9 +48,19 @@ impl Alternate {
         self.has((&raw const here).addr())
     }
 
+    pub fn low(&self) -> usize {
+        self.low.get()
+    }
+
     /// As `sigaltstack` tells it.
     pub fn told(&self) -> stack_t {
-        let flags = match (self.bytes.get(), self.is_in_use()) {
+        let here = 0_u8;
+        self.told_at((&raw const here).addr())
+    }
+
+    /// As `sigaltstack` tells it where the stack pointer is `at`.
+    pub fn told_at(&self, at: usize) -> stack_t {
+        let flags = match (self.bytes.get(), self.has(at)) {
             (0, _) => libc::SS_DISABLE,
             (_, true) => libc::SS_ONSTACK,
             (_, false) => 0,
@@ -63,6 +69,14 @@ impl Alternate {
             ss_sp: ptr::with_exposed_provenance_mut(self.low.get()),
             ss_flags: flags | self.flags.get(),
             ss_size: self.bytes.get(),
+        }
+    }
+
+    /// In a forked child, whose thread is a kernel thread by now: it is the kernel's to answer.
+    pub fn give_kernel(&self) {
+        if self.bytes.get() != 0 {
+            // SAFETY: the thread's own stack. One that is in use stays where it was.
+            unsafe { libc::sigaltstack(&self.told(), ptr::null_mut()) };
         }
     }
 
@@ -90,11 +104,46 @@ impl Alternate {
     }
 
     /// Where a handler that asks for it begins: the end of the stack; 0 when it runs where it is.
-    fn top_for(&self, action: &libc::sigaction) -> usize {
+    pub fn place_for(&self, action: &libc::sigaction) -> usize {
         if action.sa_flags & libc::SA_ONSTACK == 0 || self.bytes.get() == 0 || self.is_in_use() {
             return 0;
         }
         (self.low.get() + self.bytes.get()) / ALIGN * ALIGN
+    }
+
+    /// Calls the handler of `action`, as the kernel does it, where the caller is; that may be this
+    /// stack.
+    ///
+    /// # Safety
+    /// As [`call_here`].
+    pub unsafe fn call_on_it(
+        &self,
+        action: &libc::sigaction,
+        info: *mut siginfo_t,
+        context: *mut c_void,
+    ) {
+        // SAFETY: passed on; here is where the caller is.
+        unsafe { self.call_at(0, self.is_in_use(), action, info, context) };
+    }
+
+    /// # Safety
+    /// As [`call_here`], and `top` is the end of a stack that nobody uses, or 0.
+    unsafe fn call_at(
+        &self,
+        top: usize,
+        is_entered: bool,
+        action: &libc::sigaction,
+        info: *mut siginfo_t,
+        context: *mut c_void,
+    ) {
+        let before = (self.low.get(), self.bytes.get(), self.flags.get());
+        if is_entered && self.flags.get() & SS_AUTODISARM != 0 {
+            self.put(0, 0, 0);
+        }
+        // SAFETY: by the caller. A handler without SA_SIGINFO takes the first argument alone, and
+        // the calling convention lets it be given more.
+        unsafe { heddle_user_call_on(action.sa_sigaction, (*info).si_signo, info, context, top) };
+        self.put(before.0, before.1, before.2);
     }
 }
 
@@ -109,10 +158,19 @@ unsafe extern "C-unwind" {
     );
 }
 
-/// Calls the handler of `action`, as the kernel does it, on the stack that it asks for.
+/// Calls the handler of `action` where the caller is.
 ///
 /// # Safety
 /// 1. `action` is the program's for this signal, `info` and `context` what belongs to it.
+pub unsafe fn call_here(action: &libc::sigaction, info: *mut siginfo_t, context: *mut c_void) {
+    // SAFETY: by 1; see `Alternate::call_at`.
+    unsafe { heddle_user_call_on(action.sa_sigaction, (*info).si_signo, info, context, 0) };
+}
+
+/// Calls the handler of `action`, as the kernel does it, on the stack that it asks for.
+///
+/// # Safety
+/// As [`call_here`].
 pub unsafe fn call(
     me: &'static Pthread,
     action: &libc::sigaction,
@@ -120,42 +178,9 @@ pub unsafe fn call(
     context: *mut c_void,
 ) {
     let own = &me.signals.alternate;
-    let top = own.top_for(action);
-    let before = (own.low.get(), own.bytes.get(), own.flags.get());
-    if top != 0 && own.flags.get() & SS_AUTODISARM != 0 {
-        own.put(0, 0, 0);
-    }
-    // SAFETY: by 1. A handler without SA_SIGINFO takes the first argument alone, and the calling
-    // convention lets it be given more.
-    unsafe { heddle_user_call_on(action.sa_sigaction, (*info).si_signo, info, context, top) };
-    own.put(before.0, before.1, before.2);
-}
-
-/// A fault of the calling thread, which the program handles by `action`; whether it was handled
-/// here. If not, it is handled as that of any thread.
-///
-/// Here it is handled if that takes the thread's alternate stack. One in the middle of the runtime
-/// is not: a handler that jumps would leave the runtime's locks behind.
-pub fn on_fault(action: &libc::sigaction, info: *mut siginfo_t, context: *mut c_void) -> bool {
-    let plain = [libc::SIG_DFL, libc::SIG_IGN];
-    let Some(me) = this() else { return false };
-    if plain.contains(&action.sa_sigaction)
-        || raw::is_pinned()
-        || me.signals.alternate.top_for(action) == 0
-    {
-        return false;
-    }
-    // SAFETY: the kernel passed it.
-    let signal = unsafe { (*info).si_signo };
-    if me.signals.blocked() & bit(signal) != 0 {
-        // As the kernel does it with a fault that is blocked: it happens again, and ends all.
-        // SAFETY: all zero bytes are the default action.
-        unsafe { libc::sigaction(signal, &mem::zeroed(), ptr::null_mut()) };
-        return true;
-    }
-    // SAFETY: as above; the action is the program's.
-    handled_with(me, action, signal, |_| unsafe { call(me, action, info, context) });
-    true
+    let top = own.place_for(action);
+    // SAFETY: passed on.
+    unsafe { own.call_at(top, top != 0, action, info, context) };
 }
 
 #[unsafe(no_mangle)]

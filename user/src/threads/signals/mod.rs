@@ -25,7 +25,9 @@
 //! # Safety
 //! For all exported functions of this file: as the C library's functions of the same name.
 
+pub mod actions;
 pub mod alternate;
+pub mod faults;
 mod jump;
 mod pending;
 pub mod process;
@@ -43,6 +45,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64};
 use heddle::raw;
 use libc::{pthread_t, siginfo_t, sigset_t, ucontext_t};
 
+use self::actions::action_of;
 use self::alternate::Alternate;
 use self::pending::{Added, Pending};
 use super::{Pthread, cancel, find, fork, registry, this, with_number};
@@ -177,14 +180,6 @@ pub enum Ran {
     Interrupting,
 }
 
-fn action_of(signal: c_int) -> Option<libc::sigaction> {
-    // SAFETY: all zero bytes are a valid action, which the call overwrites.
-    unsafe {
-        let mut action: libc::sigaction = mem::zeroed();
-        (libc::sigaction(signal, ptr::null(), &mut action) == 0).then_some(action)
-    }
-}
-
 /// Lets the kernel do what is the default, to the process.
 fn act_by_default(signal: c_int) {
     mask::with(!bit(signal), || {
@@ -292,7 +287,7 @@ fn run_handler(me: &'static Pthread, info: &mut siginfo_t) -> Option<bool> {
     }
     if action.sa_flags & libc::SA_RESETHAND != 0 {
         // SAFETY: all zero bytes are the default action.
-        unsafe { libc::sigaction(signal, &mem::zeroed(), ptr::null_mut()) };
+        unsafe { actions::heddle_user_sigaction(signal, &mem::zeroed(), ptr::null_mut()) };
     }
     handled_with(me, &action, signal, |before| call_handler(me, info, &action, before));
     Some(action.sa_flags & libc::SA_RESTART != 0)

@@ -1,0 +1,278 @@
+//! What the program has set for faults: signals that report what a thread itself did.
+//!
+//! Their handlers are called by `faults.rs`, which says why: the kernel has one handler for all
+//! ([`entry`], or the runtime's for SIGSEGV), and what the program sets is kept here.
+//!
+//! Invariant: what is kept here is the program's action for a signal wherever the kernel's handler
+//! is ours. An action that is no handler is the kernel's, but for SIGSEGV, whose overflows are
+//! looked at; and so is all that was set by a system call of the program's own.
+//!
+//! # Safety
+//! For all exported functions of this file: as the C library's functions of the same name.
+
+use core::ffi::c_int;
+use core::hint;
+use core::mem;
+use core::ptr;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, fence};
+
+use heddle::raw;
+use libc::sigaction;
+
+use super::faults::entry;
+use crate::calls::mask;
+use crate::errno;
+
+/// What of an action the program has set, for one signal. Who reads it takes no lock: a fault may
+/// come anywhere.
+pub struct Kept {
+    /// Odd while it is written.
+    version: AtomicU32,
+    handler: AtomicUsize,
+    flags: AtomicI32,
+    mask: AtomicU64,
+}
+
+impl Kept {
+    const fn new() -> Self {
+        Kept {
+            version: AtomicU32::new(0),
+            handler: AtomicUsize::new(libc::SIG_DFL),
+            flags: AtomicI32::new(0),
+            mask: AtomicU64::new(0),
+        }
+    }
+
+    pub fn get(&self) -> sigaction {
+        loop {
+            // ORDER: Acquire pairs with the Release at the end of `set`; the fence, with the one
+            // at its beginning.
+            let version = self.version.load(Acquire);
+            // SAFETY: all zero bytes are a valid action.
+            let mut action: sigaction = unsafe { mem::zeroed() };
+            action.sa_sigaction = self.handler.load(Relaxed);
+            action.sa_flags = self.flags.load(Relaxed);
+            action.sa_mask = mask::set_of(self.mask.load(Relaxed));
+            fence(Acquire);
+            if version.is_multiple_of(2) && self.version.load(Relaxed) == version {
+                return action;
+            }
+            hint::spin_loop();
+        }
+    }
+
+    /// One thread at a time.
+    fn set(&self, action: &sigaction) {
+        let version = self.version.load(Relaxed);
+        self.version.store(version + 1, Relaxed);
+        // ORDER: who sees something of the new action sees the odd version; see `get`.
+        fence(Release);
+        self.handler.store(action.sa_sigaction, Relaxed);
+        self.flags.store(action.sa_flags, Relaxed);
+        self.mask.store(mask::bits(&action.sa_mask), Relaxed);
+        self.version.store(version + 2, Release);
+    }
+}
+
+/// The runtime's list of faults, in its order.
+static KEPT: [Kept; raw::FAULTS.len()] = [const { Kept::new() }; raw::FAULTS.len()];
+/// Whose [`KEPT`] is: the process that began to keep. A child of `vfork` has another number, and
+/// the same memory.
+static OWNER: AtomicI32 = AtomicI32::new(0);
+/// Who changes an action has it.
+static CHANGES: AtomicBool = AtomicBool::new(false);
+
+/// What is kept for this signal, if it reports a fault.
+pub fn kept(signal: c_int) -> Option<&'static Kept> {
+    raw::FAULTS.iter().position(|fault| *fault == signal).map(|index| &KEPT[index])
+}
+
+/// Whether it is no handler.
+pub fn is_plain(action: &sigaction) -> bool {
+    action.sa_sigaction == libc::SIG_DFL || action.sa_sigaction == libc::SIG_IGN
+}
+
+/// Whether the kernel's handler is ours.
+fn is_ours(handler: usize) -> bool {
+    handler == entry as *const () as usize || handler == raw::fault_handler()
+}
+
+fn kernels(signal: c_int) -> Option<sigaction> {
+    // SAFETY: all zero bytes are a valid action, which the call overwrites.
+    unsafe {
+        let mut action: sigaction = mem::zeroed();
+        (libc::sigaction(signal, ptr::null(), &mut action) == 0).then_some(action)
+    }
+}
+
+/// The program's action for a signal; `None` for what is no signal that has one.
+pub fn action_of(signal: c_int) -> Option<sigaction> {
+    let action = kernels(signal)?;
+    match kept(signal) {
+        Some(kept) if is_ours(action.sa_sigaction) => Some(kept.get()),
+        _ => Some(action),
+    }
+}
+
+/// What the kernel is to do so that `action` is the program's.
+fn in_kernel(signal: c_int, action: &sigaction) -> sigaction {
+    let looks = signal == libc::SIGSEGV;
+    let mut ours = *action;
+    if looks || !is_plain(action) {
+        ours.sa_sigaction = entry as *const () as usize;
+        let kept_flags = libc::SA_ONSTACK | libc::SA_RESTART;
+        ours.sa_flags = action.sa_flags & kept_flags | libc::SA_SIGINFO | libc::SA_NODEFER;
+        ours.sa_mask = mask::set_of(0);
+    }
+    if looks {
+        ours.sa_flags |= libc::SA_ONSTACK;
+    }
+    ours
+}
+
+/// Runs `change` while nobody else changes an action, with all signals blocked: a handler may want
+/// to change one, too.
+fn alone<T>(change: impl FnOnce() -> T) -> T {
+    mask::with(u64::MAX, || {
+        // ORDER: a lock's.
+        while CHANGES.swap(true, Acquire) {
+            hint::spin_loop();
+        }
+        let result = change();
+        CHANGES.store(false, Release);
+        result
+    })
+}
+
+/// Has the kernel act so that `action` is the program's; an error number, or 0.
+fn set(signal: c_int, kept: &Kept, action: &sigaction) -> c_int {
+    let now = kernels(signal);
+    let runtimes = now.is_some_and(|now| now.sa_sigaction == raw::fault_handler());
+    // Before the kernel can call ours for it.
+    let before = kept.get();
+    kept.set(action);
+    let ours = in_kernel(signal, action);
+    // SAFETY: a valid action.
+    if runtimes || unsafe { libc::sigaction(signal, &ours, ptr::null_mut()) } == 0 {
+        return 0;
+    }
+    kept.set(&before);
+    errno::get()
+}
+
+/// From now on handlers of faults are called from here: before the first full thread is made, and
+/// the runtime looks at faults.
+pub fn begin() {
+    alone(|| {
+        for (signal, kept) in raw::FAULTS.into_iter().zip(&KEPT) {
+            if let Some(action) = kernels(signal) {
+                set(signal, kept, &action);
+            }
+        }
+        // SAFETY: no arguments.
+        OWNER.store(unsafe { libc::getpid() }, Relaxed);
+    });
+}
+
+/// A child's are its own.
+pub fn in_child() {
+    CHANGES.store(false, Relaxed);
+    if OWNER.load(Relaxed) != 0 {
+        // SAFETY: no arguments.
+        OWNER.store(unsafe { libc::getpid() }, Relaxed);
+    }
+}
+
+/// `sigaction`.
+pub fn change(signal: c_int, action: Option<&sigaction>, old: Option<&mut sigaction>) -> c_int {
+    let owner = OWNER.load(Relaxed);
+    let Some(kept) = kept(signal).filter(|_| owner != 0) else {
+        let action = action.map_or(ptr::null(), ptr::from_ref);
+        let old = old.map_or(ptr::null_mut(), ptr::from_mut);
+        // SAFETY: valid or null.
+        return unsafe { libc::sigaction(signal, action, old) };
+    };
+    // SAFETY: no arguments.
+    let is_owner = unsafe { libc::getpid() } == owner;
+    let error = alone(|| {
+        if let Some(old) = old {
+            *old = action_of(signal).unwrap_or(*old);
+        }
+        match action {
+            None => 0,
+            Some(action) if is_owner => set(signal, kept, action),
+            // SAFETY: valid.
+            Some(action) => match unsafe { libc::sigaction(signal, action, ptr::null_mut()) } {
+                0 => 0,
+                _ => errno::get(),
+            },
+        }
+    });
+    if error == 0 {
+        return 0;
+    }
+    errno::set(error);
+    -1
+}
+
+// ---- what the program calls
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn heddle_user_sigaction(
+    signal: c_int,
+    action: *const sigaction,
+    old: *mut sigaction,
+) -> c_int {
+    // SAFETY: null or the caller's.
+    unsafe { change(signal, action.as_ref(), old.as_mut()) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn heddle_user___sigaction(
+    signal: c_int,
+    action: *const sigaction,
+    old: *mut sigaction,
+) -> c_int {
+    // SAFETY: passed on.
+    unsafe { heddle_user_sigaction(signal, action, old) }
+}
+
+/// `signal` of a fault, with these flags; what was set before.
+fn signal_with(signal: c_int, handler: usize, flags: c_int) -> usize {
+    // SAFETY: all zero bytes are a valid action.
+    let (mut action, mut old): (sigaction, sigaction) = unsafe { mem::zeroed() };
+    action.sa_sigaction = handler;
+    action.sa_flags = flags;
+    match change(signal, Some(&action), Some(&mut old)) {
+        0 => old.sa_sigaction,
+        _ => libc::SIG_ERR,
+    }
+}
+
+/// The C library's `signal`, but for faults.
+macro_rules! setters {
+    ($($name:ident = $real:ident, $flags:expr;)+) => {
+        // SAFETY: the C library's functions, where it has them.
+        unsafe extern "C" {
+            $(fn $real(signal: c_int, handler: usize) -> usize;)+
+        }
+        $(
+            #[unsafe(no_mangle)]
+            unsafe extern "C-unwind" fn $name(signal: c_int, handler: usize) -> usize {
+                if kept(signal).is_some() {
+                    return signal_with(signal, handler, $flags);
+                }
+                // SAFETY: the caller's handler.
+                unsafe { $real(signal, handler) }
+            }
+        )+
+    };
+}
+
+setters! {
+    heddle_user_signal = signal, libc::SA_RESTART;
+    heddle_user_ssignal = ssignal, libc::SA_RESTART;
+    heddle_user___sysv_signal = __sysv_signal, libc::SA_RESETHAND | libc::SA_NODEFER;
+    heddle_user_sysv_signal = sysv_signal, libc::SA_RESETHAND | libc::SA_NODEFER;
+}

@@ -1,0 +1,250 @@
+//! Handlers of faults: signals that report what the thread itself did, on its kernel thread.
+//!
+//! The kernel calls such a handler on the kernel thread that runs a full thread, with that one's
+//! mask changed and on that one's alternate stack. But the full thread may wait in the handler, or
+//! be preempted there, and go on on another kernel thread; and the first one runs others meanwhile.
+//! So the kernel has one handler for all, [`entry`] (the runtime's for SIGSEGV, which asks
+//! [`handle`]); the program's are kept in `actions.rs`. Ours has no signal blocked, and moves the
+//! kernel's frame from the worker's alternate stack to the one that the program asked for, before
+//! it calls the program's handler as the kernel does. The thread's own mask is what the handler
+//! changes. When it returns, wherever that is, the kernel restores all registers from the frame,
+//! and leaves the kernel thread's alternate stack alone.
+//!
+//! A fault in the middle of the runtime is handled where it is: a handler that waits there, or
+//! jumps, would leave the runtime's locks behind.
+
+use core::ffi::{c_int, c_void};
+use core::mem;
+use core::ptr;
+
+use heddle::raw;
+use libc::{sigaction, siginfo_t, ucontext_t};
+
+use super::actions::{Kept, change, is_plain, kept};
+use super::alternate::call_here;
+use super::{Signals, bit, deliver, handled_with};
+use crate::calls::mask;
+use crate::errno;
+use crate::threads::{Pthread, own, this};
+
+/// What the kernel puts on a stack for a handler: where it returns to, and this much behind it.
+const FRAME_BYTES: usize = 8 + KERNEL_CONTEXT_BYTES + size_of::<siginfo_t>();
+/// `ucontext_t` as the kernel has it.
+const KERNEL_CONTEXT_BYTES: usize = 304;
+/// The registers of SSE and what is before them; others follow if the frame says so.
+const FXSAVE_BYTES: usize = 512;
+/// Where in these the kernel says how much there is, and the word that says that it says so.
+const EXTENDED_MARK_AT: usize = 464;
+const EXTENDED_MARK: u32 = 0x4650_5853;
+/// Below the stack pointer a function may have put something.
+const RED_ZONE_BYTES: usize = 128;
+/// What a handler needs at least.
+const HANDLER_BYTES: usize = 2 << 10;
+
+// SAFETY: in arch/; `frame` is the lowest byte of one that the kernel made, or a copy.
+unsafe extern "C" {
+    fn heddle_user_go_on(
+        frame: usize,
+        signal: c_int,
+        info: *mut siginfo_t,
+        context: *mut c_void,
+        next: extern "C-unwind" fn(c_int, *mut siginfo_t, *mut c_void),
+    ) -> !;
+}
+
+fn user(context: *mut c_void) -> &'static mut ucontext_t {
+    // SAFETY: the kernel passed it to a handler, which has not returned.
+    unsafe { &mut *context.cast() }
+}
+
+/// The mask that the handler's return restores: one word, where the C library's type has more.
+fn blocked_in(context: *mut c_void) -> &'static mut u64 {
+    // SAFETY: a set begins with the word, and is aligned for it.
+    unsafe { &mut *(&raw mut user(context).uc_sigmask).cast() }
+}
+
+fn stack_pointer(context: *mut c_void) -> usize {
+    user(context).uc_mcontext.gregs[libc::REG_RSP as usize] as usize
+}
+
+/// Bytes of the floating-point registers in the frame.
+fn float_bytes(context: *mut c_void) -> usize {
+    let begin = user(context).uc_mcontext.fpregs.cast::<u8>();
+    if begin.is_null() {
+        return 0;
+    }
+    // SAFETY: the kernel wrote the first part.
+    let [mark, bytes] = unsafe { begin.add(EXTENDED_MARK_AT).cast::<[u32; 2]>().read_unaligned() };
+    if mark == EXTENDED_MARK { bytes as usize } else { FXSAVE_BYTES }
+}
+
+/// Goes on in `next` with a copy of the kernel's frame below `top`, for which there is room.
+fn go_on_below(
+    top: usize,
+    context: *mut c_void,
+    next: extern "C-unwind" fn(c_int, *mut siginfo_t, *mut c_void),
+) -> ! {
+    let float = (top - float_bytes(context)) & !63;
+    let frame = ((float - FRAME_BYTES) & !15) - 8;
+    let (copied, copied_context) = (ptr::with_exposed_provenance_mut::<u8>(frame), frame + 8);
+    let to = ptr::with_exposed_provenance_mut::<c_void>(copied_context);
+    // SAFETY: the kernel's layout; there is room by the caller, who is on another stack.
+    unsafe {
+        let registers = user(context).uc_mcontext.fpregs.cast::<u8>();
+        copied.copy_from_nonoverlapping(context.cast::<u8>().sub(8), FRAME_BYTES);
+        if !registers.is_null() {
+            let place = ptr::with_exposed_provenance_mut::<u8>(float);
+            place.copy_from_nonoverlapping(registers, float_bytes(context));
+            user(to).uc_mcontext.fpregs = place.cast();
+        }
+        let info = copied.add(8 + KERNEL_CONTEXT_BYTES).cast::<siginfo_t>();
+        heddle_user_go_on(frame, (*info).si_signo, info, to, next)
+    }
+}
+
+/// Whether so much and a handler's frames fit between `low` and `top`.
+fn is_room(low: usize, top: usize, context: *mut c_void) -> bool {
+    let bytes = float_bytes(context) + FRAME_BYTES + 128 + HANDLER_BYTES;
+    top.checked_sub(bytes).is_some_and(|end| end >= low)
+}
+
+/// The kernel's handler.
+pub extern "C-unwind" fn entry(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel passes a valid siginfo.
+    let is_sent = unsafe { (*info).si_code <= 0 };
+    match handle(signal, info, context) {
+        None => {}
+        Some(action) if !is_plain(&action) => {
+            // SAFETY: the program's handler, as the kernel calls it.
+            unsafe { call_here(&action, info, context) };
+        }
+        Some(action) if is_sent && action.sa_sigaction == libc::SIG_IGN => {}
+        Some(_) => end_process(signal, is_sent),
+    }
+}
+
+/// The default action: the fault happens again and ends the process; what was sent does not.
+fn end_process(signal: c_int, is_sent: bool) {
+    // SAFETY: all zero bytes are the default action.
+    unsafe { libc::sigaction(signal, &mem::zeroed(), ptr::null_mut()) };
+    if is_sent {
+        // SAFETY: a number.
+        unsafe { libc::raise(signal) };
+    }
+}
+
+/// A fault of the calling thread. `None`: the program has handled it. Else the program's action,
+/// for who looks further and acts by it where the thread is.
+pub fn handle(signal: c_int, info: *mut siginfo_t, context: *mut c_void) -> Option<sigaction> {
+    // SAFETY: all zero bytes are the default action.
+    let default: sigaction = unsafe { mem::zeroed() };
+    let Some(action) = kept(signal).map(Kept::get) else { return Some(default) };
+    if is_plain(&action) {
+        return Some(action);
+    }
+    let me = this().filter(|_| own::is_running());
+    let Some(me) = me else {
+        handle_of_kernel_thread(&action, signal, info, context);
+        return None;
+    };
+    if raw::is_pinned() {
+        return Some(action);
+    }
+    // SAFETY: the kernel passes a valid siginfo.
+    let is_sent = unsafe { (*info).si_code <= 0 };
+    if me.signals.blocked() & bit(signal) != 0 && !is_sent {
+        // As the kernel does it with a fault that is blocked.
+        return Some(default);
+    }
+    // SAFETY: the kernel passed it.
+    unsafe { raw::keep_alternate_stack(context) };
+    let (here, below) = (context.addr(), stack_pointer(context) - RED_ZONE_BYTES);
+    let alternate = me.signals.alternate();
+    let (low, bytes) = raw::stack_bounds().map_or((0, 0), |(low, bytes)| (low.addr(), bytes));
+    let is_on_own = here.wrapping_sub(low) < bytes || alternate.has(here);
+    let wanted = if alternate.has(below) { 0 } else { alternate.place_for(&action) };
+    let (low, top) = match wanted {
+        0 if is_on_own => {
+            run(signal, info, context);
+            return None;
+        }
+        0 if alternate.has(below) => (alternate.low(), below),
+        // The program may have put the thread on a stack of another kind.
+        0 if below.wrapping_sub(low) >= bytes => return Some(action),
+        0 => (low, below),
+        top => (alternate.low(), top),
+    };
+    if !is_room(low, top, context) {
+        // Nor could the kernel call a handler there.
+        return Some(default);
+    }
+    go_on_below(top, context, run)
+}
+
+/// Calls the program's handler for a full thread, on the stack that it asks for.
+extern "C-unwind" fn run(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    let (Some(me), Some(kept)) = (this(), kept(signal)) else { return };
+    let action = kept.get();
+    if action.sa_flags & libc::SA_RESETHAND != 0 {
+        // SAFETY: all zero bytes are the default action.
+        change(signal, Some(&unsafe { mem::zeroed() }), None);
+    }
+    let workers = *blocked_in(context);
+    user(context).uc_stack = me.signals.alternate().told_at(stack_pointer(context));
+    handled_with(me, &action, signal, |before| {
+        *blocked_in(context) = before;
+        // SAFETY: the program's action, and what belongs to the signal.
+        unsafe { me.signals.alternate().call_on_it(&action, info, context) };
+    });
+    // The handler may have changed what the thread goes on with.
+    let wanted = mem::replace(blocked_in(context), workers);
+    // SAFETY: the kernel passed it, or it is a copy.
+    unsafe { raw::keep_alternate_stack(context) };
+    open(me, &me.signals, wanted);
+}
+
+/// Gives `me` the mask with which it goes on, and what that lets through.
+fn open(me: &'static Pthread, signals: &Signals, wanted: u64) {
+    signals.block_only(wanted & !mask::NEVER);
+    if signals.is_due() {
+        errno::kept(|| deliver(me));
+    }
+}
+
+/// As the kernel does it, for a kernel thread: with its mask, on its stack.
+fn handle_of_kernel_thread(
+    action: &sigaction,
+    signal: c_int,
+    info: *mut siginfo_t,
+    context: *mut c_void,
+) {
+    let alternate = user(context).uc_stack;
+    let low = alternate.ss_sp.addr();
+    let is_on_it = |address: usize| {
+        alternate.ss_flags & libc::SS_DISABLE == 0 && address.wrapping_sub(low) < alternate.ss_size
+    };
+    let below = stack_pointer(context) - RED_ZONE_BYTES;
+    let is_asked_for = action.sa_flags & libc::SA_ONSTACK != 0;
+    if !is_asked_for && is_on_it(context.addr()) && !is_on_it(below) {
+        go_on_below(below, context, run_of_kernel_thread);
+    }
+    run_of_kernel_thread(signal, info, context);
+}
+
+extern "C-unwind" fn run_of_kernel_thread(
+    signal: c_int,
+    info: *mut siginfo_t,
+    context: *mut c_void,
+) {
+    let Some(action) = kept(signal).map(Kept::get) else { return };
+    if action.sa_flags & libc::SA_RESETHAND != 0 {
+        // SAFETY: all zero bytes are the default action.
+        change(signal, Some(&unsafe { mem::zeroed() }), None);
+    }
+    let own = if action.sa_flags & libc::SA_NODEFER == 0 { bit(signal) } else { 0 };
+    let blocked = mask::set_of(mask::bits(&action.sa_mask) | own);
+    // SAFETY: a valid set. The frame has the mask of before.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &blocked, ptr::null_mut()) };
+    // SAFETY: the program's handler, as the kernel calls it.
+    unsafe { call_here(&action, info, context) };
+}
