@@ -12,7 +12,7 @@ use std::process::Command;
 
 use common::{can_run, folder, heddle, output, text};
 
-const ROUNDS: &str = "3000";
+const ROUNDS: &str = "1000";
 
 /// Those of other people: the words that link one into a program, and a function that only it has.
 const KNOWN: &[(&str, &[&str], &str)] = &[

@@ -9,18 +9,111 @@
 //! freed here.
 
 use core::alloc::{GlobalAlloc, Layout};
-use core::ffi::c_void;
+use core::ffi::{CStr, c_void};
+use core::sync::atomic::AtomicPtr;
+use core::sync::atomic::Ordering::Relaxed;
+use core::{mem, ptr};
 
 /// What the C library's `malloc` aligns to.
 const ALIGNED: usize = 2 * size_of::<usize>();
 
-// SAFETY: the C library's functions under the names that nobody takes over.
-unsafe extern "C" {
-    fn __libc_malloc(bytes: usize) -> *mut c_void;
-    fn __libc_calloc(count: usize, bytes: usize) -> *mut c_void;
-    fn __libc_realloc(old: *mut c_void, bytes: usize) -> *mut c_void;
-    fn __libc_memalign(align: usize, bytes: usize) -> *mut c_void;
-    fn __libc_free(memory: *mut c_void);
+/// The C library's functions under names that few take over. gperftools' tcmalloc does, and
+/// linked into the program it comes before the C library: its locks are waited for by the futex
+/// system call, which came back to the parking lot from within it. So each is looked for behind
+/// this library.
+struct Functions {
+    malloc: AtomicPtr<c_void>,
+    calloc: AtomicPtr<c_void>,
+    realloc: AtomicPtr<c_void>,
+    memalign: AtomicPtr<c_void>,
+    free: AtomicPtr<c_void>,
+}
+
+static FUNCTIONS: Functions = Functions {
+    malloc: AtomicPtr::new(ptr::null_mut()),
+    calloc: AtomicPtr::new(ptr::null_mut()),
+    realloc: AtomicPtr::new(ptr::null_mut()),
+    memalign: AtomicPtr::new(ptr::null_mut()),
+    free: AtomicPtr::new(ptr::null_mut()),
+};
+
+/// The function of a place, which is found if it is empty.
+#[inline(always)]
+fn found(place: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
+    let address = place.load(Relaxed);
+    if address.is_null() { find(place, name) } else { address }
+}
+
+/// Allocates nothing: the name is there.
+#[cold]
+fn find(place: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
+    // SAFETY: a text.
+    let address = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    if address.is_null() {
+        // SAFETY: ends the process.
+        unsafe { libc::abort() };
+    }
+    place.store(address, Relaxed);
+    address
+}
+
+extern "C" fn at_load() {
+    let Functions { malloc, calloc, realloc, memalign, free } = &FUNCTIONS;
+    find(malloc, c"__libc_malloc");
+    find(calloc, c"__libc_calloc");
+    find(realloc, c"__libc_realloc");
+    find(memalign, c"__libc_memalign");
+    find(free, c"__libc_free");
+}
+
+/// Before the program runs: `dlsym` in the middle of it might wait for a lock that it holds.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = at_load;
+
+/// # Safety
+/// As of the C library's function.
+unsafe fn malloc(bytes: usize) -> *mut c_void {
+    type Malloc = unsafe extern "C" fn(usize) -> *mut c_void;
+    let function = found(&FUNCTIONS.malloc, c"__libc_malloc");
+    // SAFETY: the function of this name; passed on.
+    unsafe { mem::transmute::<*mut c_void, Malloc>(function)(bytes) }
+}
+
+/// # Safety
+/// As of the C library's function.
+unsafe fn calloc(count: usize, bytes: usize) -> *mut c_void {
+    type Calloc = unsafe extern "C" fn(usize, usize) -> *mut c_void;
+    let function = found(&FUNCTIONS.calloc, c"__libc_calloc");
+    // SAFETY: the function of this name; passed on.
+    unsafe { mem::transmute::<*mut c_void, Calloc>(function)(count, bytes) }
+}
+
+/// # Safety
+/// As of the C library's function.
+unsafe fn realloc(memory: *mut c_void, bytes: usize) -> *mut c_void {
+    type Realloc = unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void;
+    let function = found(&FUNCTIONS.realloc, c"__libc_realloc");
+    // SAFETY: the function of this name; passed on.
+    unsafe { mem::transmute::<*mut c_void, Realloc>(function)(memory, bytes) }
+}
+
+/// # Safety
+/// As of the C library's function.
+unsafe fn memalign(align: usize, bytes: usize) -> *mut c_void {
+    type Memalign = unsafe extern "C" fn(usize, usize) -> *mut c_void;
+    let function = found(&FUNCTIONS.memalign, c"__libc_memalign");
+    // SAFETY: the function of this name; passed on.
+    unsafe { mem::transmute::<*mut c_void, Memalign>(function)(align, bytes) }
+}
+
+/// # Safety
+/// As of the C library's function.
+unsafe fn free(memory: *mut c_void) {
+    type Free = unsafe extern "C" fn(*mut c_void);
+    let function = found(&FUNCTIONS.free, c"__libc_free");
+    // SAFETY: the function of this name; passed on.
+    unsafe { mem::transmute::<*mut c_void, Free>(function)(memory) }
 }
 
 struct Heap;
@@ -34,9 +127,9 @@ unsafe impl GlobalAlloc for Heap {
         // SAFETY: the trait's caller gives a size that is not 0 and a power of two to align to.
         let memory = unsafe {
             if layout.align() <= ALIGNED {
-                __libc_malloc(layout.size())
+                malloc(layout.size())
             } else {
-                __libc_memalign(layout.align(), layout.size())
+                memalign(layout.align(), layout.size())
             }
         };
         memory.cast()
@@ -45,7 +138,7 @@ unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         if layout.align() <= ALIGNED {
             // SAFETY: as in `alloc`.
-            return unsafe { __libc_calloc(1, layout.size()) }.cast();
+            return unsafe { calloc(1, layout.size()) }.cast();
         }
         // SAFETY: as in `alloc`; so many bytes were given.
         unsafe {
@@ -59,13 +152,13 @@ unsafe impl GlobalAlloc for Heap {
 
     unsafe fn dealloc(&self, memory: *mut u8, _layout: Layout) {
         // SAFETY: the trait's caller got it here.
-        unsafe { __libc_free(memory.cast()) }
+        unsafe { free(memory.cast()) }
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
         if layout.align() <= ALIGNED {
             // SAFETY: the trait's caller got it here.
-            return unsafe { __libc_realloc(memory.cast(), bytes) }.cast();
+            return unsafe { realloc(memory.cast(), bytes) }.cast();
         }
         // SAFETY: as above; both have room for the smaller size, and are not the same.
         unsafe {
