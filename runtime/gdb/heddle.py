@@ -5,10 +5,14 @@
     heddle bt all       the backtraces of all threads
     heddle thread SLOT  selects that thread's innermost frame: `up`, `info locals`, `backtrace`,
                         whose first frames stay the kernel thread's. Without SLOT: back to it.
+    heddle gcore FILE   a core file of the living process, as gdb's gcore, with all threads' stacks
 
 Load it with `source heddle.py`, in a program that was written for heddle or one that `heddle run
 --threads user` runs (attach to the program itself, not to heddle). Threads that run are kernel
 threads to gdb as well (`info threads`).
+
+gcore leaves out what lies behind a guard page that is a marker in the page table (Linux 6.13): it
+gives up a mapping at the first page that cannot be read. `heddle gcore` puts the stacks in.
 
 Invariant: the program is read and never written. A thread that does not run has four registers at
 the head of its control block; an unwinder of gdb's hands them out as what the innermost frame of
@@ -20,7 +24,9 @@ are in the public table (record/include/heddle/record.h), which is shared memory
 it, and the start function is shown alone.
 """
 
+import os
 import re
+import struct
 
 import gdb
 import gdb.unwinder
@@ -35,7 +41,7 @@ WORDS = [
 ]
 CLASSES = 6
 KINDS = ["free", "light", "full", "kernel thread", "worker"]
-FULL, KERNEL_THREAD = 2, 3
+LIGHT, FULL, KERNEL_THREAD = 1, 2, 3
 OWN_TLS, CLASS_SHIFT, CLASS_MASK = 8, 4, 7
 STATES = {1: "new", 2: "ready", 4: "parked", 5: "EV_WAIT", 6: "finished"}
 JOIN, ADDRESS = 5, 7
@@ -46,6 +52,12 @@ WAITS = {
 REGISTERS = {"x86": ["rsp", "rip", "rbp", "rbx"], "aarch64": ["sp", "pc", "x29", "x19"]}
 # Frames above this one are cut off.
 FRAMES_MAX = 200
+PAGE = 4096
+# What is read of a stack in one go.
+PIECE_BYTES = 16 * PAGE
+# Below the stack pointer what a function without calls may use is the thread's, too.
+RED_ZONE_BYTES = 128
+PT_LOAD = 1
 
 
 def read(address, count):
@@ -140,7 +152,9 @@ class Thread:
         self.wait = at(layout.control_wait, 1)
         self.other = at(layout.control_prev)
         self.deadline = at(layout.control_deadline)
-        self.pthread = self.find_pthread(at)
+        low, flags = at(layout.control_stack), at(layout.control_flags, 1)
+        self.stack = (low, low + layout.classes[flags >> CLASS_SHIFT & CLASS_MASK])
+        self.pthread = self.find_pthread(flags)
         worker = at(layout.control_worker)
         self.tid = self.worker = None
         is_current = worker and word(worker + layout.worker_current) == address
@@ -152,13 +166,12 @@ class Thread:
         # In a core file the place may show another file, or nothing.
         self.record = record if record and record[15] == self.kind else None
 
-    def find_pthread(self, at):
+    def find_pthread(self, flags):
         """Address of what the library of unmodified programs knows of the thread."""
-        layout, flags = self.layout, at(self.layout.control_flags, 1)
+        layout = self.layout
         if not layout.name or not flags & OWN_TLS:
             return 0
-        top = at(layout.control_stack) + layout.classes[flags >> CLASS_SHIFT & CLASS_MASK]
-        pointer = top - self.slot % layout.colours * layout.line - layout.above
+        pointer = self.stack[1] - self.slot % layout.colours * layout.line - layout.above
         return word((pointer + layout.distance) % 2**64)
 
     def field(self, offset, count):
@@ -392,6 +405,75 @@ class Select(gdb.Command):
             gdb.execute("frame %d" % ELSEWHERE.first)
 
 
+def used_stack(thread):
+    """First address of a thread's stack that it may use, its guard page left out, and the end."""
+    low, high = thread.stack
+    if thread.kind not in (LIGHT, FULL) or low == 0:
+        return high, high
+    low += PAGE
+    if thread.tid is None and low <= thread.context[0] < high:
+        low = max(low, (thread.context[0] - RED_ZONE_BYTES) // PAGE * PAGE)
+    return low, high
+
+
+class Core:
+    """A core file with room for what gcore could not read."""
+
+    def __init__(self, path):
+        self.file = open(path, "r+b")
+        head = self.file.read(64)
+        if head[:5] != b"\x7fELF\x02":
+            raise gdb.GdbError("%s is no core file of 64 bits" % path)
+        start, = struct.unpack_from("<Q", head, 32)
+        size, count = struct.unpack_from("<HH", head, 54)
+        # Of a file with more segments than the header can count, the first section has the number.
+        if count == 0xFFFF:
+            self.file.seek(struct.unpack_from("<Q", head, 40)[0] + 44)
+            count, = struct.unpack("<I", self.file.read(4))
+        self.file.seek(start)
+        table = self.file.read(size * count)
+        heads = [struct.unpack_from("<IIQQQQ", table, n * size) for n in range(count)]
+        self.loads = [(it[3], it[3] + it[5], it[2]) for it in heads if it[0] == PT_LOAD]
+
+    def put(self, address, data):
+        """Writes what lies at an address, if the file has a place for it."""
+        for low, high, offset in self.loads:
+            if low <= address and address + len(data) <= high:
+                self.file.seek(offset + address - low)
+                self.file.write(data)
+                return len(data)
+        return 0
+
+    def put_stack(self, low, high):
+        """Writes a stack but for its pages of zeros, which are there; how many bytes it took."""
+        taken = 0
+        for at in range(low, high, PIECE_BYTES):
+            piece = read(at, min(PIECE_BYTES, high - at))
+            if piece and piece.count(0) != len(piece):
+                taken += self.put(at, piece)
+        return taken
+
+
+class Gcore(gdb.Command):
+    """heddle gcore FILE: as gcore, and the stacks of all threads are in the file."""
+
+    def __init__(self):
+        super().__init__("heddle gcore", gdb.COMMAND_FILES, gdb.COMPLETE_FILENAME)
+
+    def invoke(self, argument, from_tty):
+        wanted = gdb.string_to_argv(argument)
+        if len(wanted) != 1:
+            raise gdb.GdbError("usage: heddle gcore FILE")
+        layout = Layout()
+        gdb.execute("gcore %s" % wanted[0], to_string=True)
+        core = Core(os.path.expanduser(wanted[0]))
+        threads = [it for it in layout.threads() if it.kind in (LIGHT, FULL)]
+        taken = sum(core.put_stack(*used_stack(it)) for it in threads)
+        core.file.close()
+        print("%s has %d threads, with %d KiB of stacks" % (
+            wanted[0], len(threads), taken // 1024))
+
+
 # The signal that preempts full threads is none of the user's business.
 gdb.execute("handle SIGURG nostop noprint pass", to_string=True)
 ELSEWHERE = Elsewhere()
@@ -400,3 +482,4 @@ Heddle()
 Threads()
 Backtrace()
 Select()
+Gcore()

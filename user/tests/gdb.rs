@@ -1,5 +1,6 @@
 //! The gdb script in a program that `heddle run --threads user` runs: every thread with what it
-//! waits for and its frames, in the living process and in its core file.
+//! waits for and its frames, in the living process, in what `heddle gcore` writes of it, and in
+//! its core file.
 
 #![cfg(target_arch = "x86_64")]
 
@@ -25,11 +26,19 @@ const THREADS: &[(&str, &str, &str, &str, &[&str])] = &[
     ("computer", "computes", "running", "", &["computes ("]),
 ];
 
-fn gdb(arguments: &[&str]) -> String {
+/// What gcore writes of seven threads with stacks of 8 MiB, twice over.
+const CORE_BYTES_MAX: u64 = 512 << 20;
+
+/// The command that loads the script.
+fn sources() -> String {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/gdb/heddle.py");
+    format!("source {}", script.display())
+}
+
+fn gdb(arguments: &[&str]) -> String {
     let mut gdb = Command::new("gdb");
     gdb.args(["-q", "-batch", "-nx", "-iex", "set debuginfod enabled off"]).args(arguments);
-    gdb.args(["-ex", &format!("source {}", script.display())]);
+    gdb.args(["-ex", &sources()]);
     gdb.args(["-ex", "heddle threads", "-ex", "heddle bt all"]).process_group(0);
     let output = output(gdb);
     text(&output.stdout) + &text(&output.stderr)
@@ -74,6 +83,8 @@ fn threads_are_found_alive_and_in_a_core() {
     let mut command = Command::new(heddle());
     command.args(["run", "--threads", "user", "--workers", "2", "--report", "none", "--"]);
     command.arg(&program).current_dir(&folder).process_group(0);
+    // Address space that the C library reserves is in what gcore writes, natively too.
+    command.env("MALLOC_ARENA_MAX", "1");
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     // SAFETY: between fork and exec, one system call.
     unsafe {
@@ -94,6 +105,8 @@ fn threads_are_found_alive_and_in_a_core() {
         return println!("skip: this machine does not allow tracing: {alive}");
     }
     assert_shows_all(&alive);
+    let program = program.to_str().expect("a name");
+    assert_shows_all(&gdb(&[program, &gcore(&folder, &pid)]));
 
     // SAFETY: no memory is involved; the process is the child's.
     unsafe { libc::kill(pid.parse().expect("a number"), libc::SIGABRT) };
@@ -101,8 +114,24 @@ fn threads_are_found_alive_and_in_a_core() {
         return println!("skip: this machine writes no core files into the working directory");
     };
     let core = core.to_str().expect("a name").to_owned();
-    assert_shows_all(&gdb(&[program.to_str().expect("a name"), &core]));
+    assert_shows_all(&gdb(&[program, &core]));
     fs::remove_dir_all(folder).expect("ours");
+}
+
+/// A core file of the process, which goes on. It has stacks that threads have got, not all that is
+/// reserved for more: gcore writes even what cannot be read, unless it is told not to.
+fn gcore(folder: &Path, pid: &str) -> String {
+    let core = folder.join("alive").to_str().expect("a name").to_owned();
+    let limited = format!("ulimit -f {}; exec gdb \"$@\"", CORE_BYTES_MAX / 512);
+    let mut gdb = Command::new("sh");
+    gdb.args(["-c", &limited, "sh", "-q", "-batch", "-nx", "-iex", "set debuginfod enabled off"]);
+    gdb.args(["-p", pid, "-ex", &sources()]).args(["-ex", &format!("heddle gcore {core}")]);
+    let said = output(gdb);
+    let said = text(&said.stdout) + &text(&said.stderr);
+    assert!(said.contains("has 7 threads, with "), "{said}");
+    let bytes = fs::metadata(&core).map_or(0, |file| file.len());
+    assert!((1..CORE_BYTES_MAX).contains(&bytes), "{bytes} bytes: {said}");
+    core
 }
 
 /// The core file, when it is complete: the command ends after it was written.

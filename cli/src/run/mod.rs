@@ -138,10 +138,11 @@ Debugging with --threads user:
   gdb -p PID and a core file show workers as threads. `source heddle.py` (in share/heddle) adds
   `heddle threads`, `heddle bt SLOT`, `heddle bt all` and `heddle thread SLOT`: the program's own
   threads with name, state, what they wait for, and all frames. A core file has them too, but for
-  the roles of a policy. backtrace() and other unwinders end at the start function. strace -f and
-  perf follow the workers: a call or a sample is that of the thread that the worker runs then, and
-  perf's call graphs (--call-graph dwarf) say which. Waits are not calls of their own, and io_uring
-  hides some; HEDDLE_IO=epoll shows them. gdb stops at SIGURG, which preempts threads, unless told
+  the roles of a policy; gcore leaves their stacks out, `heddle gcore FILE` in gdb puts them in.
+  backtrace() and other unwinders end at the start function. strace -f and perf follow the workers:
+  a call or a sample is that of the thread that the worker runs then, and perf's call graphs
+  (--call-graph dwarf) say which. Waits are not calls of their own, and io_uring hides some;
+  HEDDLE_IO=epoll shows them. gdb stops at SIGURG, which preempts threads, unless told
   `handle SIGURG nostop noprint pass`; heddle.py tells it.
 
 JSON report:

@@ -1,7 +1,8 @@
 //! Address space: reserve, commit, discard, guard.
 //!
 //! Invariant: a region is reserved once (`PROT_NONE`, no memory charged) and committed upwards in
-//! steps, so that the kernel keeps one or two mappings for millions of stacks.
+//! steps, so that the kernel keeps one or two mappings for millions of stacks. What is not
+//! committed is in no core file: gcore would write 256 GiB of nothing.
 
 use std::io;
 
@@ -57,7 +58,10 @@ pub(crate) fn reserve(bytes: usize) -> io::Result<*mut u8> {
     }
     // Huge pages would make the first touch of a stack cost 2 MiB.
     // SAFETY: exactly the mapping made above.
-    unsafe { libc::madvise(start, bytes, libc::MADV_NOHUGEPAGE) };
+    unsafe {
+        libc::madvise(start, bytes, libc::MADV_NOHUGEPAGE);
+        libc::madvise(start, bytes, libc::MADV_DONTDUMP);
+    }
     Ok(start.cast())
 }
 
@@ -85,7 +89,11 @@ pub(crate) unsafe fn commit(start: *mut u8, bytes: usize) -> io::Result<()> {
         return Ok(());
     }
     // SAFETY: by 1.
-    let failed = unsafe { libc::mprotect(start.cast(), bytes, libc::PROT_READ | libc::PROT_WRITE) };
+    let failed = unsafe {
+        // First, so that what was committed before grows by this at once.
+        libc::madvise(start.cast(), bytes, libc::MADV_DODUMP);
+        libc::mprotect(start.cast(), bytes, libc::PROT_READ | libc::PROT_WRITE)
+    };
     if failed != 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
