@@ -37,12 +37,15 @@ struct Own {
     has_work: Cell<bool>,
     /// Where it was preempted last; 0 = nowhere yet.
     left_at: Cell<usize>,
+    /// It answers calls wherever it is: [`answering`].
+    answers: Cell<bool>,
 }
 
 impl Own {
     const fn new(thread: Option<&'static Control>, pins: u32) -> Self {
         let (thread, pins) = (Cell::new(thread), Cell::new(pins));
-        Own { thread, pins, has_work: Cell::new(false), left_at: Cell::new(0) }
+        let (has_work, answers) = (Cell::new(false), Cell::new(false));
+        Own { thread, pins, has_work, left_at: Cell::new(0), answers }
     }
 }
 
@@ -118,6 +121,35 @@ pub(crate) fn me() -> Option<&'static Control> {
 /// The calling full thread is preempted at `ip`: where it was preempted the last time.
 pub(crate) fn left_at(ip: usize) -> usize {
     OWN.with(|own| own.left_at.replace(ip))
+}
+
+/// Makes a call of a guarded text (`preempt.rs`) in which the calling full thread may sleep for
+/// long, on its worker, and in which it holds nothing that the runtime needs: if it is called
+/// there, it answers at once.
+pub fn answering<T>(call: impl FnOnce() -> T) -> T {
+    let before = OWN.with(|own| own.answers.replace(true));
+    let result = call();
+    OWN.with(|own| own.answers.set(before));
+    result
+}
+
+/// Has the calling thread answer, in the middle of such a call perhaps, which what it runs then is
+/// not. It may end the thread, or jump ([`jumped`]).
+pub(crate) fn answering_nowhere(answer: fn()) {
+    let before = OWN.with(|own| own.answers.replace(false));
+    answer();
+    OWN.with(|own| own.answers.set(before));
+}
+
+/// The calling thread has left by a jump what it was in the middle of: a call of [`answering`],
+/// perhaps.
+pub fn jumped() {
+    OWN.with(|own| own.answers.set(false));
+}
+
+/// Whether the calling thread is in a call of [`answering`].
+pub(crate) fn answers() -> bool {
+    OWN.with(|own| own.answers.get())
 }
 
 /// What [`OWN`] says of the context that the calling kernel thread is about to leave. In a

@@ -28,7 +28,9 @@
 //! A system call in which the embedding library lets threads sleep on their worker is made in a
 //! text of its own ([`end_calls_in`]): a thread that is called or cancelled there goes on behind
 //! the call, which has failed with EINTR, and answers by itself. A canceller calls the thread, too;
-//! who takes that call may not look for a cancellation, so both are looked for.
+//! who takes that call may not look for a cancellation, so both are looked for. A call of a guarded
+//! text in which a thread may sleep for long is made so that the thread answers in its middle
+//! ([`full::answering`]); it is not preempted there.
 //!
 //! The signal is SIGURG. Its default is to be ignored, so one that comes when no handler is there,
 //! or not any more, harms nobody; programs that use it expect it without a reason; the C library
@@ -202,7 +204,7 @@ fn on_signal(interrupted: &Interrupted) {
         if sched::is_called(me)
             && let Some(answer) = ANSWER.get()
         {
-            answer();
+            full::answering_nowhere(*answer);
         }
     }
     signals::set_errno(errno);
@@ -247,7 +249,7 @@ pub(crate) fn leave_here() -> bool {
 /// The thread that was interrupted, if it may be left there; see the file's head.
 fn may_leave(interrupted: &Interrupted) -> Option<&'static Control> {
     let me = full::me()?;
-    let guarded = is_guarded(interrupted.ip());
+    let guarded = is_guarded(interrupted.ip()) && !(sched::is_called(me) && full::answers());
     let stack = me.stack.get() as usize;
     let on_own_stack = (stack..stack + me.stack_bytes()).contains(&interrupted.sp());
     let may = !full::is_pinned() && me.wait.get() == WaitKind::None && !guarded && on_own_stack;

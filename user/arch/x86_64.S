@@ -320,7 +320,7 @@ heddle_user_call_on:
 	.cfi_endproc
 	.size heddle_user_call_on, . - heddle_user_call_on
 
-/* A system call (rsi) with four arguments (rdx, rcx, r8, r9) that may sleep: it fails with EINTR if
+/* A system call that may sleep: rsi points to its number and six arguments. It fails with EINTR if
  * the calling thread is called or cancelled, before it or in it. rdi: the byte that says so. A
  * signal that comes between the look and the call goes on at the end of the call (preempt.rs of the
  * runtime).
@@ -337,11 +337,13 @@ heddle_user_call_on:
 heddle_user_interruptible_call:
 	.cfi_startproc
 	movq %rdi, %r11
-	movq %rsi, %rax
-	movq %rdx, %rdi
-	movq %rcx, %rsi
-	movq %r8, %rdx
-	movq %r9, %r10
+	movq (%rsi), %rax
+	movq 8(%rsi), %rdi
+	movq 24(%rsi), %rdx
+	movq 32(%rsi), %r10
+	movq 40(%rsi), %r8
+	movq 48(%rsi), %r9
+	movq 16(%rsi), %rsi
 heddle_user_interruptible_first:
 	movzbl (%r11), %r11d
 	testb $8, %r11b			/* CANCEL_CALLED */

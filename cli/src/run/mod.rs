@@ -117,9 +117,10 @@ What differs with --threads user:
   nobody's; those that are robust or shared with other processes are the C library's. The processors
   and the niceness that a thread is given are told again, and act on nothing. A signal
   that is sent to a thread is handled there, on its own stack or its alternate one; not while it
-  waits for a disk, the look-up of a name or what it shares with other processes. A handler is told
-  the registers of its own call. A signal for the process that none of the program's kernel threads
-  lets through is handled by a thread that does, up to some ms later.
+  waits for a disk or the look-up of a name. A wait for a condition variable that is shared with
+  other processes is no point of cancellation. A handler is told the registers of its own call. A
+  signal for the process that none of the program's kernel threads lets through is handled by a
+  thread that does, up to some ms later.
   Policy, sizes of stacks, report and profile are as with kernel threads. Classes, priorities and
   groups act in heddle's scheduler, whether a policy, pthread_setattributes_np or SCHED_HEDDLE says
   them. The CPU Mediator puts the program's kernel threads, and its children's, into the Lazy region

@@ -15,7 +15,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use heddle::raw::Moment;
 use libc::pthread_barrier_t;
 
-use super::{wait, wake};
+use super::{theirs, wait, wake};
 use crate::errno;
 
 /// glibc's `struct pthread_barrier`.
@@ -97,7 +97,7 @@ unsafe extern "C" fn heddle_user_pthread_barrier_wait(barrier: *mut pthread_barr
     let it = unsafe { &*barrier.cast::<Barrier>() };
     if it.shared != 0 {
         // SAFETY: as above.
-        return unsafe { libc::pthread_barrier_wait(barrier) };
+        return theirs(|| unsafe { libc::pthread_barrier_wait(barrier) });
     }
     let number = it.come();
     if !it.complete(number) {

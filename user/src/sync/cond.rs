@@ -24,7 +24,7 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use heddle::raw::{self, Ended, Manner, Moment};
 use libc::{clockid_t, pthread_cond_t, pthread_mutex_t, timespec};
 
-use super::{layout, mutex, wake};
+use super::{layout, mutex, theirs, wake};
 use crate::threads::{cancel, signals};
 use crate::{clock, errno};
 
@@ -141,7 +141,7 @@ pub unsafe extern "C-unwind" fn heddle_user_pthread_cond_wait(
     unsafe {
         let it = of(cond);
         if it.is_shared() {
-            return pthread_cond_wait(cond, mutex);
+            return theirs(|| pthread_cond_wait(cond, mutex));
         }
         wait(it, mutex, Moment::Never)
     }
@@ -168,7 +168,7 @@ unsafe extern "C-unwind" fn heddle_user_pthread_cond_clockwait(
     unsafe {
         let it = of(cond);
         if it.is_shared() {
-            return pthread_cond_clockwait(cond, mutex, clock, at);
+            return theirs(|| pthread_cond_clockwait(cond, mutex, clock, at));
         }
         match clock::moment(clock, &*at) {
             Ok(until) => wait(it, mutex, until),

@@ -69,6 +69,19 @@ pub unsafe fn wait_called(
     }
 }
 
+/// Waits as the C library does it, for what is shared with other processes or robust: in the
+/// kernel. A full thread does so on its worker, and handles signals meanwhile, as any thread.
+#[inline]
+fn theirs<T>(call: impl FnOnce() -> T) -> T {
+    if crate::me().is_none() {
+        return call();
+    }
+    let result = raw::answering(call);
+    // What came just before or behind it.
+    signals::answer_if_called();
+    result
+}
+
 /// Wakes at most `most` waiters for `word`, which need not exist any more; returns how many.
 #[inline]
 fn wake(word: *const AtomicU32, most: u32) -> u32 {

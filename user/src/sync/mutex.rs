@@ -21,7 +21,7 @@ use heddle::raw::{self, Ended, Moment};
 use libc::{clockid_t, pthread_mutex_t, timespec};
 use rustix::thread::Timespec;
 
-use super::{ceiling, wait, wake};
+use super::{ceiling, theirs, wait, wake};
 use crate::clock;
 use crate::threads::number;
 
@@ -291,7 +291,7 @@ pub fn retake(released: &Released) -> c_int {
     unsafe {
         let it = of(released.mutex);
         if it.is_foreign() {
-            return libc::pthread_mutex_lock(released.mutex);
+            return theirs(|| libc::pthread_mutex_lock(released.mutex));
         }
         it.lock_again(released.count);
     }
@@ -304,7 +304,7 @@ pub unsafe extern "C" fn heddle_user_pthread_mutex_lock(mutex: *mut pthread_mute
     unsafe {
         let it = of(mutex);
         if it.is_foreign() {
-            return libc::pthread_mutex_lock(mutex);
+            return theirs(|| libc::pthread_mutex_lock(mutex));
         }
         if it.has_ceiling() && ceiling::is_above(it) {
             return libc::EINVAL;
@@ -356,7 +356,7 @@ pub unsafe extern "C" fn heddle_user_pthread_mutex_clocklock(
     unsafe {
         let it = of(mutex);
         if it.is_foreign() {
-            return pthread_mutex_clocklock(mutex, clock, at);
+            return theirs(|| pthread_mutex_clocklock(mutex, clock, at));
         }
         if clock != libc::CLOCK_REALTIME && clock != libc::CLOCK_MONOTONIC {
             return libc::EINVAL;

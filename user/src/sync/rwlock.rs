@@ -23,7 +23,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use heddle::raw::{Ended, Moment};
 use libc::{clockid_t, pthread_rwlock_t, timespec};
 
-use super::{wait, wake};
+use super::{theirs, wait, wake};
 use crate::clock;
 use crate::threads::number;
 
@@ -296,7 +296,7 @@ macro_rules! side {
             unsafe {
                 let it = of(lock);
                 if it.is_shared() {
-                    return $real_lock(lock);
+                    return theirs(|| $real_lock(lock));
                 }
                 it.$wait(|| Ok(Moment::Never))
             }
@@ -330,7 +330,7 @@ macro_rules! side {
             unsafe {
                 let it = of(lock);
                 if it.is_shared() {
-                    return $real_clock(lock, clock, at);
+                    return theirs(|| $real_clock(lock, clock, at));
                 }
                 it.$wait(|| clock::moment(clock, &*at))
             }

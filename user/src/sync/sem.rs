@@ -3,7 +3,8 @@
 //! A post adds one and learns in the same step whether somebody waits; it does not touch the
 //! semaphore afterwards, so the one it lets go may destroy it. `sem_init`, `sem_trywait` and
 //! `sem_getvalue` are the C library's: they only touch that word. Semaphores that are shared with
-//! other processes, those with a name among them, are the C library's whole.
+//! other processes, those with a name among them, are the C library's, but for a full thread's
+//! wait: that is in the kernel, on its worker, where signals and cancellation find it.
 //!
 //! A kernel thread waits by the C library's own function, in the kernel: a signal handler ends that
 //! wait (EINTR), which programs rely on. A post wakes one full thread, and only if none waited one
@@ -25,6 +26,7 @@ use libc::{clockid_t, sem_t, timespec};
 use rustix::thread::futex::{self, Flags};
 
 use super::wake;
+use crate::sys::interruptible;
 use crate::threads::cancel;
 use crate::threads::signals::{self, Then};
 use crate::{clock, errno};
@@ -45,12 +47,6 @@ const VALUE: u64 = u32::MAX as u64;
 const VALUE_MAX: u64 = i32::MAX as u64;
 const WAITER: u64 = 1 << 32;
 const CANCELLABLE: Manner = Manner { is_cancellable: true, ..Manner::PLAIN };
-
-// SAFETY: the C library's functions, by its headers.
-unsafe extern "C-unwind" {
-    fn sem_wait(sem: *mut sem_t) -> c_int;
-    fn sem_clockwait(sem: *mut sem_t, clock: clockid_t, at: *const timespec) -> c_int;
-}
 
 /// # Safety
 /// 1. `sem` points to a semaphore.
@@ -90,11 +86,28 @@ impl Sem {
                 return Ended::Woken;
             }
             // SAFETY: the caller's semaphore, which lives while somebody waits for it.
-            let ended = unsafe { raw::futex_wait(self.value(), 0, until, CANCELLABLE) };
+            let ended = unsafe { self.sleep(until) };
             if matches!(ended, Ended::TimedOut | Ended::Cancelled) {
                 self.word.fetch_sub(WAITER, Relaxed);
                 return ended;
             }
+        }
+    }
+
+    /// Waits for a post if the value is zero.
+    ///
+    /// # Safety
+    /// 1. The semaphore lives until this returns.
+    unsafe fn sleep(&self, until: Moment) -> Ended {
+        if !self.is_shared() {
+            // SAFETY: by 1.
+            return unsafe { raw::futex_wait(self.value(), 0, until, CANCELLABLE) };
+        }
+        // SAFETY: by 1.
+        match unsafe { interruptible::futex_wait(self.value(), 0, raw::ANY, until) } {
+            Ok(ended) => ended,
+            // It could be read just now: nothing is wrong that would not pass.
+            Err(_refused) => Ended::Woken,
         }
     }
 
@@ -152,13 +165,7 @@ fn wait(sem: &Sem, until: Moment) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn heddle_user_sem_wait(sem: *mut sem_t) -> c_int {
     // SAFETY: the caller's semaphore.
-    unsafe {
-        let it = of(sem);
-        if it.is_shared() {
-            return sem_wait(sem);
-        }
-        wait(it, Moment::Never)
-    }
+    unsafe { wait(of(sem), Moment::Never) }
 }
 
 #[unsafe(no_mangle)]
@@ -178,12 +185,8 @@ unsafe extern "C-unwind" fn heddle_user_sem_clockwait(
 ) -> c_int {
     // SAFETY: the caller's semaphore and moment.
     unsafe {
-        let it = of(sem);
-        if it.is_shared() {
-            return sem_clockwait(sem, clock, at);
-        }
         match clock::moment(clock, &*at) {
-            Ok(until) => wait(it, until),
+            Ok(until) => wait(of(sem), until),
             Err(error) => {
                 errno::set(error);
                 -1

@@ -2,7 +2,8 @@
 //!
 //! A word that other processes may wait for (no `FUTEX_PRIVATE_FLAG`), and the operations that
 //! need the kernel (priority inheritance), stay with the kernel: so a program must use a word in
-//! one of the two ways, as Linux asks of it too.
+//! one of the two ways, as Linux asks of it too. A full thread waits there on its worker, and is
+//! found there by signals.
 //!
 //! Invariant: what a call returns is what the kernel would have.
 
@@ -13,7 +14,9 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use heddle::raw::{self, Ended, Manner, Moment};
 use libc::timespec;
 
-use crate::sync;
+use super::interruptible;
+use crate::threads::signals::{self, Ran};
+use crate::{errno, sync};
 
 /// The arguments of the system call.
 pub struct Call {
@@ -34,11 +37,14 @@ type Result = core::result::Result<c_long, c_int>;
 pub fn call(call: &Call) -> Option<Result> {
     let flags = libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME;
     let is_private = call.operation & libc::FUTEX_PRIVATE_FLAG != 0;
-    if !is_private || !crate::threads::fork::are_several() {
+    if !crate::threads::fork::are_several() {
         return None;
     }
     let any = raw::ANY;
     let result = match call.operation & !flags {
+        libc::FUTEX_WAIT if !is_private => call.wait_shared(any, false)?,
+        libc::FUTEX_WAIT_BITSET if !is_private => call.wait_shared(call.bits, true)?,
+        _ if !is_private => return None,
         libc::FUTEX_WAIT => call.wait(any, false),
         libc::FUTEX_WAIT_BITSET => call.wait(call.bits, true),
         libc::FUTEX_WAKE => call.wake(any),
@@ -81,6 +87,16 @@ fn wake_all(address: usize, _times: u32) {
     wake_so_many(address, u32::MAX);
 }
 
+/// What the kernel returns of a wait that has ended so.
+fn told(ended: Ended) -> Result {
+    match ended {
+        Ended::Woken => Ok(0),
+        Ended::Changed => Err(libc::EAGAIN),
+        Ended::TimedOut => Err(libc::ETIMEDOUT),
+        Ended::Cancelled => Err(libc::EINTR),
+    }
+}
+
 impl Call {
     /// When a wait ends by itself.
     fn moment(&self, is_absolute: bool) -> core::result::Result<Moment, c_int> {
@@ -106,14 +122,32 @@ impl Call {
         }
         let manner = Manner { bits, ..Manner::PLAIN };
         // SAFETY: the caller's word.
-        let ended = crate::errno::kept(|| unsafe {
-            sync::wait_called(word, self.value, until, manner, false)
-        });
-        match ended {
-            Ended::Woken => Ok(0),
-            Ended::Changed => Err(libc::EAGAIN),
-            Ended::TimedOut => Err(libc::ETIMEDOUT),
-            Ended::Cancelled => Err(libc::EINTR),
+        let ended =
+            errno::kept(|| unsafe { sync::wait_called(word, self.value, until, manner, false) });
+        told(ended)
+    }
+
+    /// A wait for a word that another process may wake; `None` when it is the kernel's as it is.
+    fn wait_shared(&self, bits: u32, is_absolute: bool) -> Option<Result> {
+        if crate::me().is_none() || !signals::are_answered() {
+            return None;
+        }
+        let until = match self.moment(is_absolute) {
+            Ok(until) => until,
+            Err(number) => return Some(Err(number)),
+        };
+        let word = core::ptr::with_exposed_provenance(self.word);
+        loop {
+            // It is no point of cancellation.
+            let was_enabled = raw::set_cancellable(false);
+            // SAFETY: the caller's word; the kernel says if it is none.
+            let ended = unsafe { interruptible::futex_wait(word, self.value, bits, until) };
+            raw::set_cancellable(was_enabled);
+            match ended {
+                Ok(Ended::Cancelled) if errno::kept(signals::called) != Ran::Interrupting => {}
+                Ok(ended) => return Some(told(ended)),
+                Err(number) => return Some(Err(number)),
+            }
         }
     }
 

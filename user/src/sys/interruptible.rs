@@ -8,20 +8,16 @@
 //! call is for its caller to say.
 
 use core::ffi::{c_int, c_long};
+use core::sync::atomic::AtomicU32;
 
-use heddle::raw;
-use libc::{sockaddr, socklen_t};
+use heddle::raw::{self, Ended, Moment};
+use libc::{sockaddr, socklen_t, timespec};
 
-// SAFETY: in arch/; the arguments are a byte, and those of the system call.
+use crate::errno;
+
+// SAFETY: in arch/; the arguments are a byte, and the system call's number and its own.
 unsafe extern "C" {
-    fn heddle_user_interruptible_call(
-        called: *const u8,
-        number: c_long,
-        a: usize,
-        b: usize,
-        c: usize,
-        d: usize,
-    ) -> isize;
+    fn heddle_user_interruptible_call(called: *const u8, call: *const [usize; 7]) -> isize;
     safe fn heddle_user_interruptible_first();
     safe fn heddle_user_interruptible_last();
     safe fn heddle_user_interruptible_end();
@@ -49,21 +45,61 @@ pub unsafe fn accept4(
     length: *mut socklen_t,
     flags: c_int,
 ) -> isize {
-    let places = [fd as usize, address as usize, length as usize, flags as usize];
+    let places = [fd as usize, address as usize, length as usize, flags as usize, 0, 0];
     // SAFETY: by 1.
-    unsafe { call(libc::SYS_accept4, places) }
+    match unsafe { call(libc::SYS_accept4, places) } {
+        Ok(accepted) => accepted,
+        Err(number) => {
+            errno::set(number);
+            -1
+        }
+    }
 }
 
-/// Makes a call; its result, or -1 and `errno`.
+/// Waits for a wake of `word`, by another process too, if it is `expected`; the caller is a full
+/// thread. A cancellation, and a call, ends it. `errno` is kept.
+///
+/// # Errors
+/// The kernel's, but for those that [`Ended`] knows.
+///
+/// # Safety
+/// 1. `word` may be read until the call returns.
+pub unsafe fn futex_wait(
+    word: *const AtomicU32,
+    expected: u32,
+    bits: u32,
+    until: Moment,
+) -> Result<Ended, c_int> {
+    let (clock, at) = match until {
+        Moment::Never => (0, None),
+        Moment::Monotonic(at) => (0, Some(at)),
+        Moment::Realtime(at) => (libc::FUTEX_CLOCK_REALTIME, Some(at)),
+    };
+    let time = |at: u64| timespec {
+        tv_sec: (at / 1_000_000_000).min(i64::MAX as u64) as i64,
+        tv_nsec: (at % 1_000_000_000) as i64,
+    };
+    let time = at.map(time);
+    let time: *const timespec = time.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
+    let operation = (libc::FUTEX_WAIT_BITSET | clock) as usize;
+    let places = [word as usize, operation, expected as usize, time as usize, 0, bits as usize];
+    // SAFETY: by 1; the time lives until then.
+    match unsafe { call(libc::SYS_futex, places) } {
+        Ok(_) => Ok(Ended::Woken),
+        Err(libc::EAGAIN) => Ok(Ended::Changed),
+        Err(libc::ETIMEDOUT) => Ok(Ended::TimedOut),
+        Err(libc::EINTR) => Ok(Ended::Cancelled),
+        Err(number) => Err(number),
+    }
+}
+
+/// Makes a call; its result, or the error's number.
 ///
 /// # Safety
 /// 1. As for the system call.
-unsafe fn call(number: c_long, [a, b, c, d]: [usize; 4]) -> isize {
+unsafe fn call(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> Result<isize, c_int> {
+    let places = [number as usize, a, b, c, d, e, f];
     // SAFETY: by 1.
-    let result = unsafe { heddle_user_interruptible_call(raw::called_word(), number, a, b, c, d) };
-    if (-4095..0).contains(&result) {
-        crate::errno::set(-result as i32);
-        return -1;
-    }
-    result
+    let result = unsafe { heddle_user_interruptible_call(raw::called_word(), &raw const places) };
+    if (-4095..0).contains(&result) { Err(-result as c_int) } else { Ok(result) }
 }

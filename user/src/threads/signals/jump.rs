@@ -13,6 +13,8 @@
 use core::ffi::c_int;
 use core::ptr;
 
+use heddle::raw;
+
 use super::process;
 use crate::calls::mask;
 use crate::threads::{is_running, this};
@@ -60,6 +62,9 @@ unsafe extern "C" fn heddle_user_before_sigsetjmp(buffer: *mut Buffer, savemask:
 /// # Safety
 /// 1. `sigsetjmp` or `setjmp` has filled the buffer.
 unsafe fn restore(buffer: *mut Buffer) {
+    if crate::me().is_some() {
+        raw::jumped();
+    }
     // SAFETY: by 1; of a short one no more than this is read.
     if unsafe { (*buffer).mask_was_saved } == 0 {
         return;
