@@ -3,7 +3,8 @@
 //!
 //! `HEDDLE_NIGHTLY=programs` runs each of them [`TIMES`] times, `HEDDLE_NIGHTLY=N` N times.
 //! `HEDDLE_NIGHTLY=wakes` runs the stress of all waits (`wakes.c`) for [`WAKES`] in each way,
-//! `HEDDLE_NIGHTLY=wakes:SECONDS` for so long. `HEDDLE_NIGHTLY=long` runs [`LONG`].
+//! `HEDDLE_NIGHTLY=wakes:SECONDS` for so long. `HEDDLE_NIGHTLY=long` runs [`LONG`],
+//! `HEDDLE_NIGHTLY=long:N` with an Nth of their numbers.
 //!
 //! Invariant: what a run was like stands in the line that tells of its failure, and `HEDDLE_SEED`
 //! repeats the choices.
@@ -35,13 +36,13 @@ pub enum Asked {
     Programs(u64),
     /// The stress of all waits, for so long in each way.
     Wakes(Duration),
-    /// The programs that can do more than they do in every run.
-    Long,
+    /// The programs that can do more than they do in every run; this part of it.
+    Long(u64),
 }
 
 /// Programs with their arguments: a million short threads, ten thousand connections.
-const LONG: &[(&str, &[&str])] =
-    &[("thread_memory", &["1000000"]), ("hold_connections", &["10000", "600"])];
+const LONG: &[(&str, &[u64])] =
+    &[("thread_memory", &[1_000_000]), ("hold_connections", &[10_000, 600])];
 /// More than those take on a busy machine.
 const LONG_LIMIT: Duration = Duration::from_secs(1800);
 
@@ -49,7 +50,8 @@ const LONG_LIMIT: Duration = Duration::from_secs(1800);
 pub fn asked() -> Option<Asked> {
     let text = std::env::var(ASKED).ok().filter(|text| text != "0" && text != WAYS)?;
     Some(match text.split_once(':') {
-        _ if text == "long" => Asked::Long,
+        _ if text == "long" => Asked::Long(1),
+        Some(("long", part)) => Asked::Long(part.parse().unwrap_or(1).max(1)),
         _ if text == "wakes" => Asked::Wakes(WAKES),
         Some(("wakes", seconds)) => {
             Asked::Wakes(seconds.parse().map_or(WAKES, Duration::from_secs))
@@ -62,7 +64,7 @@ pub fn run(suite: &Suite, programs: &[Program], asked: Asked) -> bool {
     match asked {
         Asked::Programs(times) => many_times(suite, programs, times),
         Asked::Wakes(time) => wakes(suite, programs, time),
-        Asked::Long => long(suite, programs),
+        Asked::Long(part) => long(suite, programs, part),
     }
 }
 
@@ -187,7 +189,11 @@ fn wakes(suite: &Suite, programs: &[Program], time: Duration) -> bool {
     tell(&loaded_ways().iter().map(run).collect::<Vec<_>>())
 }
 
-fn long(suite: &Suite, programs: &[Program]) -> bool {
-    let run = |it: &(&str, &[&str])| run_long(suite, programs, *it, &loaded_ways()[0], LONG_LIMIT);
+fn long(suite: &Suite, programs: &[Program], part: u64) -> bool {
+    let run = |&(name, numbers): &(&str, &[u64])| {
+        let numbers: Vec<String> = numbers.iter().map(|it| (it / part).to_string()).collect();
+        let words: Vec<&str> = numbers.iter().map(String::as_str).collect();
+        run_long(suite, programs, (name, &words), &loaded_ways()[0], LONG_LIMIT)
+    };
     tell(&LONG.iter().map(run).collect::<Vec<_>>())
 }

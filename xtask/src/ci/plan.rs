@@ -151,15 +151,22 @@ fn quick(planner: &mut Planner) {
     planner.add("unit", "unit tests of all crates", 10, vec![unit]);
 }
 
+/// `HEDDLE_NIGHTLY=brief`: of each step a little, which shows within the hour whether what it needs
+/// is there.
 fn nightly(planner: &mut Planner) {
-    let suites = planner.test("-p heddle-user --test suites").env("HEDDLE_NIGHTLY", "1");
+    let is_brief = std::env::var_os("HEDDLE_NIGHTLY").is_some_and(|it| it == "brief");
+    let asked = |whole, brief| if is_brief { brief } else { whole };
+    let call = |planner: &Planner, test: &str, asked: &str| {
+        planner.test(&format!("-p heddle-user --test {test}")).env("HEDDLE_NIGHTLY", asked)
+    };
+    let suites = call(planner, "suites", asked("1", "0"));
     planner.add("user-suites", "programs' own tests, natively and on heddle", 240, vec![suites]);
-    let many = planner.test("-p heddle-user --test posix").env("HEDDLE_NIGHTLY", "programs");
+    let many = call(planner, "posix", asked("programs", "2"));
     planner.add("user-programs", "conformance programs, each 50 times otherwise", 240, vec![many]);
-    let long = planner.test("-p heddle-user --test posix").env("HEDDLE_NIGHTLY", "long");
+    let long = call(planner, "posix", asked("long", "long:20"));
     planner.add("user-long", "10^6 threads, 10 000 connections for 10 minutes", 70, vec![long]);
-    let wakes = planner.test("-p heddle-user --test posix").env("HEDDLE_NIGHTLY", "wakes");
+    let wakes = call(planner, "posix", asked("wakes", "wakes:20"));
     planner.add("user-wakes", "every wait against every waker, three hours", 210, vec![wakes]);
-    let ways = planner.test("-p heddle-user --test posix").env("HEDDLE_NIGHTLY", "ways");
+    let ways = call(planner, "posix", asked("ways", "0"));
     planner.add("user-ways", "each conformance program in every way", 60, vec![ways]);
 }
