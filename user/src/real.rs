@@ -12,6 +12,8 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::Relaxed;
 
+use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec};
+
 // SAFETY: made by link-shared.sh from the list of names.
 unsafe extern "C" {
     /// The taken names; null at the end.
@@ -29,6 +31,42 @@ unsafe extern "C-unwind" {
     pub fn pthread_join(thread: libc::pthread_t, result: *mut *mut c_void) -> c_int;
     pub fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
     pub fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int;
+    pub fn ppoll(
+        fds: *mut pollfd,
+        count: nfds_t,
+        timeout: *const timespec,
+        mask: *const sigset_t,
+    ) -> c_int;
+    pub fn __ppoll_chk(
+        fds: *mut pollfd,
+        count: nfds_t,
+        timeout: *const timespec,
+        mask: *const sigset_t,
+        room: usize,
+    ) -> c_int;
+    pub fn pselect(
+        count: c_int,
+        readable: *mut fd_set,
+        writable: *mut fd_set,
+        exceptional: *mut fd_set,
+        timeout: *const timespec,
+        mask: *const sigset_t,
+    ) -> c_int;
+    pub fn epoll_pwait(
+        fd: c_int,
+        events: *mut epoll_event,
+        count: c_int,
+        timeout_ms: c_int,
+        mask: *const sigset_t,
+    ) -> c_int;
+    pub fn epoll_pwait2(
+        fd: c_int,
+        events: *mut epoll_event,
+        count: c_int,
+        timeout: *const timespec,
+        mask: *const sigset_t,
+    ) -> c_int;
+    pub fn sigsuspend(mask: *const sigset_t) -> c_int;
 }
 
 /// What a name stands for that the C library does not have.

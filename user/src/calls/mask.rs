@@ -66,6 +66,19 @@ pub fn block_all() {
     take_on(u64::MAX);
 }
 
+/// Whether a call that waits with this mask, or with its own (null), is a kernel thread's: the C
+/// library makes that. Full threads get what it holds back, as what is blocked otherwise.
+pub fn is_kernels_wait(mask: *const sigset_t) -> bool {
+    if crate::me().is_some() {
+        return false;
+    }
+    // SAFETY: null or the caller's mask.
+    if let Some(mask) = unsafe { mask.as_ref() } {
+        process::watch(bits(mask));
+    }
+    true
+}
+
 /// Gives the calling full thread this mask; what is pending and unblocked comes before this
 /// returns.
 pub fn set_own(blocked: u64) {

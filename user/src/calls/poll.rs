@@ -20,8 +20,8 @@ use super::{
     Result, Stop, checked, exported, interruptible, made_int, mask, sleep, turns, wait_ready_once,
 };
 use crate::sys::direct;
-use crate::threads;
 use crate::threads::signals::{self, Masked, Ran};
+use crate::{real, threads};
 
 /// How long to wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -241,6 +241,10 @@ exported! {
     (heddle_user_ppoll) (
         fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t
     ) -> c_int {
+        if mask::is_kernels_wait(mask) {
+            // SAFETY: passed on.
+            return unsafe { real::ppoll(fds, count, timeout, mask) };
+        }
         made_int(|| ppoll(fds, count, timeout, mask))
     }
 
@@ -248,6 +252,10 @@ exported! {
         fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t,
         room: usize
     ) -> c_int {
+        if mask::is_kernels_wait(mask) {
+            // SAFETY: passed on.
+            return unsafe { real::__ppoll_chk(fds, count, timeout, mask, room) };
+        }
         check_room(count, room);
         made_int(|| ppoll(fds, count, timeout, mask))
     }
@@ -311,6 +319,10 @@ exported! {
         fd: c_int, events: *mut epoll_event, count: c_int, timeout_ms: c_int,
         mask: *const sigset_t
     ) -> c_int {
+        if mask::is_kernels_wait(mask) {
+            // SAFETY: passed on.
+            return unsafe { real::epoll_pwait(fd, events, count, timeout_ms, mask) };
+        }
         made_int(|| epoll_masked(fd, events, count, Limit::from_ms(timeout_ms), mask))
     }
 
@@ -318,6 +330,10 @@ exported! {
         fd: c_int, events: *mut epoll_event, count: c_int, timeout: *const timespec,
         mask: *const sigset_t
     ) -> c_int {
+        if mask::is_kernels_wait(mask) {
+            // SAFETY: passed on.
+            return unsafe { real::epoll_pwait2(fd, events, count, timeout, mask) };
+        }
         made_int(|| {
             // SAFETY: null or the caller's timeout.
             let limit = unsafe { Limit::from_timespec(timeout) }?;

@@ -10,8 +10,10 @@ use core::ffi::c_int;
 use heddle::raw;
 use libc::{fd_set, pollfd, sigset_t, timespec, timeval};
 
+use super::mask::is_kernels_wait;
 use super::poll::{Limit, wait, with_mask};
 use super::{Result, Stop, exported, made_int};
+use crate::real;
 
 const READABLE: i16 =
     libc::POLLRDNORM | libc::POLLRDBAND | libc::POLLIN | libc::POLLHUP | libc::POLLERR;
@@ -130,6 +132,12 @@ exported! {
         count: c_int, readable: *mut fd_set, writable: *mut fd_set, exceptional: *mut fd_set,
         timeout: *const timespec, mask: *const sigset_t
     ) -> c_int {
+        if is_kernels_wait(mask) {
+            // SAFETY: passed on.
+            return unsafe {
+                real::pselect(count, readable, writable, exceptional, timeout, mask)
+            };
+        }
         made_int(|| {
             // SAFETY: null or the caller's timeout.
             let limit = unsafe { Limit::from_timespec(timeout) }?;

@@ -14,9 +14,9 @@ use heddle::raw::{self, Outcome};
 use libc::{siginfo_t, sigset_t, timespec};
 
 use super::{Result, Stop, exported, made_int, mask};
-use crate::errno;
 use crate::threads::signals::{self, Masked, Ran, SI_TKILL, Then};
 use crate::threads::{self, Pthread};
+use crate::{errno, real};
 
 /// A write or send that failed for want of a reader raises `SIGPIPE` in the thread that made it.
 /// The kernel has sent it to the worker, if at all, which has it blocked.
@@ -138,6 +138,10 @@ exported! {
     }
 
     (heddle_user_sigsuspend) (mask: *const sigset_t) -> c_int {
+        if mask::is_kernels_wait(mask) {
+            // SAFETY: passed on.
+            return unsafe { real::sigsuspend(mask) };
+        }
         // SAFETY: the caller's mask.
         made_int(|| suspend(me()?, mask::bits(unsafe { &*mask })))
     }

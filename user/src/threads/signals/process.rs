@@ -12,8 +12,9 @@
 //! is taken that somebody else gets first.
 //!
 //! Protocol:
-//! 1. Watched is what a kernel thread of the program has blocked at some time ([`watch`]), but for
-//!    what the main thread was found to let through since ([`forget`]); all else is the kernel's.
+//! 1. Watched is what a kernel thread of the program has blocked at some time ([`watch`]), be it
+//!    for a call that waits with another mask (`calls/mask.rs`), but for what the main thread was
+//!    found to let through since ([`forget`]); all else is the kernel's.
 //!    The main thread may block that again without a call: by the end of a handler. So it is looked
 //!    at now and then, and watched again once some of it is pending ([`remember`]).
 //! 2. If no thread lets a pending one through, the watcher holds it back: it adds it to [`HELD`],

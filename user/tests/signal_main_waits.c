@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * The main thread waits in a call with a mask that has more blocked than its usual one: a signal
+ * to the process, which only another thread lets through then, is handled there meanwhile.
+ */
+#define _GNU_SOURCE
+#include "check.h"
+#include <poll.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+
+enum { WAYS = 4 };
+
+static int handled, waits, done, over;
+
+static void handle(int number)
+{
+	if (number == SIGUSR1)
+		add_value(&handled, 1);
+}
+
+static void *takes(void *arg)
+{
+	while (!__atomic_load_n(&over, __ATOMIC_SEQ_CST))
+		sleep_ms(1);
+	return arg;
+}
+
+static void *sends(void *main_thread)
+{
+	sigset_t mask;
+	sigemptyset(&mask);
+	sigaddset(&mask, SIGUSR1);
+	CHECK_EQ(pthread_sigmask(SIG_BLOCK, &mask, NULL), 0);
+	for (int way = 1; way <= WAYS; way++) {
+		await_value(&waits, way);
+		sleep_ms(50);
+		CHECK_EQ(kill(getpid(), SIGUSR1), 0);
+		await_value(&handled, way);
+		while (__atomic_load_n(&done, __ATOMIC_SEQ_CST) != way) {
+			CHECK_EQ(pthread_kill(*(pthread_t *)main_thread, SIGUSR2), 0);
+			sleep_ms(10);
+		}
+	}
+	return NULL;
+}
+
+int main(void)
+{
+	struct sigaction action = { .sa_handler = handle };
+	struct timespec minute = { 60, 0 };
+	struct epoll_event event;
+	pthread_t self = pthread_self();
+	sigset_t mask;
+	CHECK_EQ(sigaction(SIGUSR1, &action, NULL), 0);
+	CHECK_EQ(sigaction(SIGUSR2, &action, NULL), 0);
+	sigfillset(&mask);
+	sigdelset(&mask, SIGUSR2);
+	int set = epoll_create1(0);
+	CHECK(set >= 0);
+	pthread_t taker = start_thread(takes, NULL), sender = start_thread(sends, &self);
+	for (int way = 1; way <= WAYS; way++) {
+		set_value(&waits, way);
+		switch (way) {
+		case 1:
+			CHECK_ERRNO(ppoll(NULL, 0, &minute, &mask), EINTR);
+			break;
+		case 2:
+			CHECK_ERRNO(pselect(0, NULL, NULL, NULL, &minute, &mask), EINTR);
+			break;
+		case 3:
+			CHECK_ERRNO(epoll_pwait(set, &event, 1, 60000, &mask), EINTR);
+			break;
+		case 4:
+			CHECK_ERRNO(sigsuspend(&mask), EINTR);
+			break;
+		}
+		set_value(&done, way);
+	}
+	join_thread(sender);
+	set_value(&over, 1);
+	join_thread(taker);
+	return 0;
+}
