@@ -61,7 +61,11 @@ __attribute__((unused, noreturn)) static void check_failed(const char *file, int
 							    const char *what, int numbers,
 							    long got, long want)
 {
-	if (numbers)
+	int number = errno;
+	if (numbers && got == -1)
+		fprintf(stderr, "%s:%d: %s: got -1, want %ld; errno is %d\n", file, line, what, want,
+			number);
+	else if (numbers)
 		fprintf(stderr, "%s:%d: %s: got %ld, want %ld\n", file, line, what, got, want);
 	else
 		fprintf(stderr, "%s:%d: %s: false\n", file, line, what);
