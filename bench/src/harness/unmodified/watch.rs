@@ -30,13 +30,16 @@ impl Watch {
         let until = stop.clone();
         let thread = std::thread::spawn(move || {
             let mut peaks = Peaks::default();
-            while !until.load(Relaxed) {
+            loop {
                 let threads = pids.iter().map(|&pid| kernel_threads(pid)).sum();
                 peaks.kernel_threads = peaks.kernel_threads.max(threads);
                 peaks.kernel_stack_kb = peaks.kernel_stack_kb.max(kernel_stack_kb());
+                // It looks once at least.
+                if until.load(Relaxed) {
+                    return peaks;
+                }
                 std::thread::sleep(EVERY);
             }
-            peaks
         });
         Watch { stop, thread }
     }
