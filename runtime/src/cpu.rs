@@ -299,6 +299,8 @@ mod tests {
     fn the_cost_of_sleeps_is_estimated_until_the_kernel_is_asked() {
         begin();
         let meter = Meter::new();
+        // Some processors count in steps of tens of ns.
+        let count_ns = 1_000_000_000 / counts(1_000_000_000) + 1;
         for nap_ns in [SLEEP_COST_NS / 3, 20_000, 5_000_000, 3_000_000_000] {
             meter.sleeps.set(0);
             meter.short_ns.set(0);
@@ -309,7 +311,7 @@ mod tests {
                 // Who loses the CPU between two readings is asked for, too.
                 if gap < LONG_NS {
                     assert!(!is_asked, "{number} sleeps of {nap_ns} ns");
-                    assert!(gap + 2 >= cost, "{gap} of {nap_ns} ns");
+                    assert!(gap + 2 * count_ns >= cost, "{gap} of {nap_ns} ns");
                     sum += gap;
                 } else {
                     meter.sleeps.set(number);
