@@ -447,7 +447,7 @@ pub unsafe fn open_stack_page(page: *mut u8) -> std::io::Result<()> {
 }
 
 /// Which thread the calling one is, and what for, in words: for a signal handler.
-pub use crate::stack::overflow::name_self;
+pub use crate::stack::overflow::{BEYOND_BYTES_MAX as BEYOND_STACK_BYTES_MAX, name_self};
 
 /// What a signal handler was called in the middle of: the next instruction, and the stack pointer.
 ///

@@ -15,8 +15,9 @@ use crate::sys::memory::PAGE;
 use crate::sys::signals::{self, Interrupted};
 use crate::{full, sched};
 
-/// A frame that is larger makes a fault that looks like any other.
-const BEYOND_BYTES_MAX: usize = 1 << 20;
+/// A frame that is larger makes a fault that looks like any other: so far below its stack a thread
+/// is taken to have overflowed it.
+pub const BEYOND_BYTES_MAX: usize = 1 << 20;
 
 /// What handled SIGSEGV before; a leaked box, set once.
 static BEFORE: AtomicPtr<libc::sigaction> = AtomicPtr::new(core::ptr::null_mut());
@@ -160,6 +161,8 @@ fn pass_on(
     type Plain = extern "C-unwind" fn(i32);
     match before.sa_sigaction {
         libc::SIG_DFL => die_by(signal, is_sent.then_some(info)),
+        // One that is no sent signal would happen again for ever: the kernel ends the process, too.
+        libc::SIG_IGN if !is_sent => die_by(signal, None),
         libc::SIG_IGN => {}
         handler if before.sa_flags & libc::SA_SIGINFO != 0 => {
             // SAFETY: a handler installed with SA_SIGINFO has this signature.

@@ -40,6 +40,7 @@ const EXTENDED_MARK: u32 = 0x4650_5853;
 const RED_ZONE_BYTES: usize = 128;
 /// What a handler needs at least.
 const HANDLER_BYTES: usize = 2 << 10;
+const PAGE: usize = 4096;
 
 // SAFETY: in arch/; `frame` is the lowest byte of one that the kernel made, or a copy.
 unsafe extern "C" {
@@ -65,6 +66,11 @@ fn blocked_in(context: *mut c_void) -> &'static mut u64 {
 
 fn stack_pointer(context: *mut c_void) -> usize {
     user(context).uc_mcontext.gregs[libc::REG_RSP as usize] as usize
+}
+
+/// Where nothing of the interrupted function's is. It may have lost its stack: any number.
+fn below_stack(context: *mut c_void) -> usize {
+    stack_pointer(context).wrapping_sub(RED_ZONE_BYTES)
 }
 
 /// Bytes of the floating-point registers in the frame.
@@ -102,10 +108,39 @@ fn go_on_below(
     }
 }
 
+/// Whether the kernel has called its handler on the alternate stack of the kernel thread, and not
+/// right below the stack pointer.
+fn was_moved(context: *mut c_void, below: usize) -> bool {
+    let alternate = user(context).uc_stack;
+    let low = alternate.ss_sp.addr();
+    let is_on_it = |address: usize| {
+        alternate.ss_flags & libc::SS_DISABLE == 0 && address.wrapping_sub(low) < alternate.ss_size
+    };
+    is_on_it(context.addr()) && !is_on_it(below)
+}
+
+/// What a handler needs between the stack pointer and the end of the stack.
+fn needed_bytes(context: *mut c_void) -> usize {
+    float_bytes(context) + FRAME_BYTES + 128 + HANDLER_BYTES
+}
+
+/// The program may have put the thread on a stack of its own making, as coroutines have them: how
+/// far down there is one at least, below `below`. `None`: there is none, or the kernel (before
+/// 5.14) doesn't say.
+fn stack_of_program(below: usize, context: *mut c_void) -> Option<usize> {
+    let low = below.checked_sub(needed_bytes(context))?;
+    let first = low / PAGE * PAGE;
+    let place = ptr::with_exposed_provenance_mut(first);
+    let bytes = below.checked_next_multiple_of(PAGE)? - first;
+    // SAFETY: makes pages present that are the program's, and says whether they can be written to.
+    let failed =
+        errno::kept(|| unsafe { libc::madvise(place, bytes, libc::MADV_POPULATE_WRITE) }) != 0;
+    (!failed).then_some(low)
+}
+
 /// Whether so much and a handler's frames fit between `low` and `top`.
 fn is_room(low: usize, top: usize, context: *mut c_void) -> bool {
-    let bytes = float_bytes(context) + FRAME_BYTES + 128 + HANDLER_BYTES;
-    top.checked_sub(bytes).is_some_and(|end| end >= low)
+    top.checked_sub(needed_bytes(context)).is_some_and(|end| end >= low)
 }
 
 /// The kernel's handler.
@@ -123,11 +158,12 @@ pub extern "C-unwind" fn entry(signal: c_int, info: *mut siginfo_t, context: *mu
     }
 }
 
-/// The default action: the fault happens again and ends the process; what was sent does not.
+/// The default action: the fault happens again and ends the process; what was sent does not, nor
+/// does a trap, which is behind its instruction.
 fn end_process(signal: c_int, is_sent: bool) {
     // SAFETY: all zero bytes are the default action.
     unsafe { libc::sigaction(signal, &mem::zeroed(), ptr::null_mut()) };
-    if is_sent {
+    if is_sent || signal == libc::SIGTRAP {
         // SAFETY: a number.
         unsafe { libc::raise(signal) };
     }
@@ -156,22 +192,26 @@ pub fn handle(signal: c_int, info: *mut siginfo_t, context: *mut c_void) -> Opti
         // As the kernel does it with a fault that is blocked.
         return Some(default);
     }
+    let below = below_stack(context);
+    let is_moved = was_moved(context, below);
     // SAFETY: the kernel passed it.
     unsafe { raw::keep_alternate_stack(context) };
-    let (here, below) = (context.addr(), stack_pointer(context) - RED_ZONE_BYTES);
     let alternate = me.signals.alternate();
     let (low, bytes) = raw::stack_bounds().map_or((0, 0), |(low, bytes)| (low.addr(), bytes));
-    let is_on_own = here.wrapping_sub(low) < bytes || alternate.has(here);
     let wanted = if alternate.has(below) { 0 } else { alternate.place_for(&action) };
     let (low, top) = match wanted {
-        0 if is_on_own => {
+        0 if !is_moved => {
             run(signal, info, context);
             return None;
         }
         0 if alternate.has(below) => (alternate.low(), below),
-        // The program may have put the thread on a stack of another kind.
-        0 if below.wrapping_sub(low) >= bytes => return Some(action),
-        0 => (low, below),
+        0 if below.wrapping_sub(low) < bytes => (low, below),
+        // An overflow of its own is told by who looks further.
+        0 if low.wrapping_sub(below) <= raw::BEYOND_STACK_BYTES_MAX => return Some(action),
+        0 => match stack_of_program(below, context) {
+            Some(low) => (low, below),
+            None => return Some(action),
+        },
         top => (alternate.low(), top),
     };
     if !is_room(low, top, context) {
@@ -218,14 +258,9 @@ fn handle_of_kernel_thread(
     info: *mut siginfo_t,
     context: *mut c_void,
 ) {
-    let alternate = user(context).uc_stack;
-    let low = alternate.ss_sp.addr();
-    let is_on_it = |address: usize| {
-        alternate.ss_flags & libc::SS_DISABLE == 0 && address.wrapping_sub(low) < alternate.ss_size
-    };
-    let below = stack_pointer(context) - RED_ZONE_BYTES;
+    let below = below_stack(context);
     let is_asked_for = action.sa_flags & libc::SA_ONSTACK != 0;
-    if !is_asked_for && is_on_it(context.addr()) && !is_on_it(below) {
+    if !is_asked_for && was_moved(context, below) {
         go_on_below(below, context, run_of_kernel_thread);
     }
     run_of_kernel_thread(signal, info, context);
