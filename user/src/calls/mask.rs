@@ -117,7 +117,7 @@ fn change_kernels(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int
 }
 
 /// `pthread_sigmask`: an error number, or 0.
-fn change(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int {
+pub fn change(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int {
     let (Some(_), Some(me)) = (crate::me(), threads::this()) else {
         return change_kernels(how, set, old);
     };

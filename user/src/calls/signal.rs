@@ -96,6 +96,15 @@ unsafe fn wait(set: *const sigset_t, info: *mut siginfo_t, deadline: u64) -> Res
     Ok(taken.si_signo as isize)
 }
 
+/// `sigpause` as XSI has it: with its mask, but for one signal.
+fn suspend_for(signal: c_int) -> Result<isize> {
+    if !(1..signals::SIGNALS).contains(&signal) {
+        return Err(Stop::Error(libc::EINVAL));
+    }
+    let me = me()?;
+    suspend(me, me.signals().blocked() & !signals::bit(signal))
+}
+
 exported! {
     (heddle_user_sigwait) (set: *const sigset_t, signal: *mut c_int) -> c_int {
         let before = errno::get();
@@ -144,6 +153,21 @@ exported! {
         }
         // SAFETY: the caller's mask.
         made_int(|| suspend(me()?, mask::bits(unsafe { &*mask })))
+    }
+
+    (heddle_user_sigpause) (blocked: c_int) -> c_int {
+        made_int(|| suspend(me()?, u64::from(blocked as u32)))
+    }
+
+    (heddle_user___xpg_sigpause) (signal: c_int) -> c_int {
+        made_int(|| suspend_for(signal))
+    }
+
+    (heddle_user___sigpause) (signal_or_mask: c_int, is_signal: c_int) -> c_int {
+        made_int(|| match is_signal {
+            0 => suspend(me()?, u64::from(signal_or_mask as u32)),
+            _ => suspend_for(signal_or_mask),
+        })
     }
 
     (heddle_user_pause) () -> c_int {

@@ -272,6 +272,7 @@ macro_rules! setters {
 
 setters! {
     heddle_user_signal = signal, libc::SA_RESTART;
+    heddle_user_bsd_signal = bsd_signal, libc::SA_RESTART;
     heddle_user_ssignal = ssignal, libc::SA_RESTART;
     heddle_user___sysv_signal = __sysv_signal, libc::SA_RESETHAND | libc::SA_NODEFER;
     heddle_user_sysv_signal = sysv_signal, libc::SA_RESETHAND | libc::SA_NODEFER;

@@ -29,6 +29,7 @@ pub mod actions;
 pub mod alternate;
 pub mod faults;
 mod jump;
+mod older;
 mod pending;
 pub mod process;
 mod queue;
@@ -57,7 +58,7 @@ pub use self::queue::queue_info;
 pub use self::sent::{SI_TKILL, info_of};
 
 /// Signal numbers end before this one.
-const SIGNALS: c_int = 65;
+pub const SIGNALS: c_int = 65;
 /// Signals whose default is to be ignored.
 const IGNORED: u64 = bit(libc::SIGCHLD) | bit(libc::SIGURG) | bit(libc::SIGWINCH);
 
