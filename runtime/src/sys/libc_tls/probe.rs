@@ -262,10 +262,8 @@ fn look(probe: &Probe, tls: *mut u8, heap: Words) -> Result<Found, String> {
         value => inside(value).map_or(Word::Constant(value), Word::Own),
     });
     let tid = crate::sys::task::tid() as u32;
-    let halves = words
-        .iter()
-        .enumerate()
-        .flat_map(|(i, &word)| [(i * 8, word as u32), (i * 8 + 4, (word >> 32) as u32)]);
+    let all = words.iter().enumerate();
+    let halves = all.flat_map(|(i, &it)| [(i * 8, it as u32), (i * 8 + 4, (it >> 32) as u32)]);
     let specific = specific(functions, pthread)?;
     let specific_block = inside(words[specific / 8]).ok_or("keys are not where they should be")?;
     let list = list(functions, pthread)?;
@@ -396,7 +394,8 @@ fn resolver(tls: *mut u8, inside: impl Fn(usize) -> Option<usize>) -> Option<(is
     Some((offset(pointer.cast(), tls), inside(state)?))
 }
 
-/// The words of libc's TLS that the calling thread's first use of malloc changes.
+/// The words of libc's TLS that the calling thread's first use of malloc changes, and of Box: the
+/// program may have an allocator of its own, beside which the runtime has the C library's.
 fn heap_words(tls: *mut u8) -> Result<Words, String> {
     let (start, bytes) = libc_segment().ok_or("the C library has no TLS of its own")?;
     let start = start.cast::<usize>();
@@ -412,6 +411,7 @@ fn heap_words(tls: *mut u8) -> Result<Words, String> {
         memory.cast::<u8>().write_volatile(1);
         libc::free(memory);
     }
+    drop(std::hint::black_box(Box::new([1_u8; 100])));
     let mut words = Words::default();
     // SAFETY: any thread has one.
     let errno = unsafe { libc::__errno_location() } as usize & !7;
