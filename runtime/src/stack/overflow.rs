@@ -32,7 +32,7 @@ pub fn set_program(ask: OfProgram) {
     let _ = PROGRAM.set(ask);
 }
 
-/// The handler that [`install_handler`] installs.
+/// The handler of SIGSEGV while threads of the runtime run.
 pub fn handler() -> usize {
     on_fault as *const () as usize
 }
