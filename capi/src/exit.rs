@@ -18,7 +18,7 @@ use core::cell::Cell;
 use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::AtomicUsize;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use heddle::raw::{self, Outcome, WaitQueue};
 
@@ -201,6 +201,9 @@ fn publish_end(data: &'static Data) {
     let mut shared = data.lock();
     let thread = shared.thread.take();
     shared.finished = true;
+    // ORDER: the lock's; ThreadSanitizer, which knows nothing of std's, sees this one. Pairs with
+    // the Acquire in `join`.
+    data.joining.store(0, Release);
     let queue = data.joiners.lock();
     let joiners = queue.take_all();
     drop(queue);

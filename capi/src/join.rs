@@ -8,7 +8,7 @@
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use heddle::raw::{self, Outcome};
 use libc::{clockid_t, timespec};
@@ -44,6 +44,8 @@ fn join(id: u64, result: *mut *mut c_void, until: Option<Until>) -> Result<(), S
             return waited;
         }
     }
+    // ORDER: see `exit::publish_end`.
+    target.joining.load(Acquire);
     if !result.is_null() {
         // SAFETY: the caller's place; the thread has ended, so its result is written.
         unsafe { result.write(target.own.result.get()) };
