@@ -16,6 +16,8 @@ mod programs;
 use programs::Outcome;
 
 const LIMIT: Duration = Duration::from_secs(120);
+/// How often the race is run for one to happen.
+const RACES_MAX: u32 = 20;
 /// The beginnings of programs' names that run so. Others are about signals, forks and the like,
 /// which the sanitizer has its own mind of; or free what somebody else has just locked.
 const FAMILIES: [&str; 5] = ["cond_", "rwlock_", "sem_", "barrier_", "spin_"];
@@ -75,10 +77,12 @@ fn races_of_c_programs_are_told_and_none_is_made_up() {
         Ok(race) => race,
         Err(errors) => return println!("skip: no ThreadSanitizer for C here: {errors}"),
     };
-    match run(&race, &["race"]) {
-        Outcome::Fail(said) => assert!(said.contains("data race"), "{said}"),
-        _ => panic!("a race was not told"),
-    }
+    // On a busy machine its threads may run one after the other.
+    let is_told = |_| match run(&race, &["race"]) {
+        Outcome::Fail(said) => said.contains("data race"),
+        _ => false,
+    };
+    assert!((0..RACES_MAX).any(is_told), "a race was not told");
     assert!(matches!(run(&race, &[]), Outcome::Pass), "a race was made up");
     let is_asked = |path: &PathBuf| {
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
