@@ -120,7 +120,8 @@ What differs with --threads user:
   waits for a disk or the look-up of a name. A wait for a condition variable that is shared with
   other processes is no point of cancellation. A handler is told the registers of its own call. A
   signal for the process that none of the program's kernel threads lets through is handled by a
-  thread that does, up to some ms later.
+  thread that does, up to some ms later; up to a second where the main thread had let it through
+  in a handler alone.
   Policy, sizes of stacks, report and profile are as with kernel threads. Classes, priorities and
   groups act in heddle's scheduler, whether a policy, pthread_setattributes_np or SCHED_HEDDLE says
   them. The CPU Mediator puts the program's kernel threads, and its children's, into the Lazy region

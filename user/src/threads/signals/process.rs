@@ -254,7 +254,11 @@ fn run() -> ! {
             pause = FIRST_LOOK;
             let is_last = forget_ms == FOR_EVER;
             let forgets = FORGOTTEN.load(Relaxed) != 0;
-            let limit = if is_last && forgets { REMEMBER_MS } else { forget_ms };
+            let limit = match forgets {
+                true if is_last => REMEMBER_MS,
+                true => forget_ms.min(REMEMBER_MS),
+                false => forget_ms,
+            };
             if !wait(limit) && !is_last {
                 forget();
                 forget_ms = if forget_ms < LAST_FORGET_MS { forget_ms * 8 } else { FOR_EVER };
