@@ -22,7 +22,7 @@ use libc::{sigaction, siginfo_t, ucontext_t};
 
 use super::actions::{Kept, change, is_plain, kept};
 use super::alternate::call_here;
-use super::{Signals, bit, deliver, handled_with};
+use super::{bit, deliver, handled_with};
 use crate::calls::mask;
 use crate::errno;
 use crate::threads::{Pthread, own, this};
@@ -38,6 +38,8 @@ const EXTENDED_MARK_AT: usize = 464;
 const EXTENDED_MARK: u32 = 0x4650_5853;
 /// Below the stack pointer a function may have put something.
 const RED_ZONE_BYTES: usize = 128;
+/// What is lost where a copy of the frame is aligned: to 64 for the registers, to 16 and 8 itself.
+const ALIGNING_BYTES: usize = 128;
 /// What a handler needs at least.
 const HANDLER_BYTES: usize = 2 << 10;
 const PAGE: usize = 4096;
@@ -121,7 +123,7 @@ fn was_moved(context: *mut c_void, below: usize) -> bool {
 
 /// What a handler needs between the stack pointer and the end of the stack.
 fn needed_bytes(context: *mut c_void) -> usize {
-    float_bytes(context) + FRAME_BYTES + 128 + HANDLER_BYTES
+    float_bytes(context) + FRAME_BYTES + ALIGNING_BYTES + HANDLER_BYTES
 }
 
 /// The program may have put the thread on a stack of its own making, as coroutines have them: how
@@ -240,13 +242,13 @@ extern "C-unwind" fn run(signal: c_int, info: *mut siginfo_t, context: *mut c_vo
     let wanted = mem::replace(blocked_in(context), workers);
     // SAFETY: the kernel passed it, or it is a copy.
     unsafe { raw::keep_alternate_stack(context) };
-    open(me, &me.signals, wanted);
+    open(me, wanted);
 }
 
 /// Gives `me` the mask with which it goes on, and what that lets through.
-fn open(me: &'static Pthread, signals: &Signals, wanted: u64) {
-    signals.block_only(wanted & !mask::NEVER);
-    if signals.is_due() {
+fn open(me: &'static Pthread, wanted: u64) {
+    me.signals.block_only(wanted & !mask::NEVER);
+    if me.signals.is_due() {
         errno::kept(|| deliver(me));
     }
 }
