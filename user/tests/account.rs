@@ -7,12 +7,12 @@ mod common;
 
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use common::{can_run, folder, heddle, output, text};
+use common::{built, can_run, folder, heddle, output, text};
 
 /// The program of this test, and a state folder of its own.
 struct Case {
@@ -27,16 +27,9 @@ impl Case {
             return None;
         }
         let folder = folder(name);
-        let program = folder.join("kinds");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/kinds.c");
-        let mut cc = Command::new("cc");
         let headers = ["record", "preload"]
             .map(|it| format!("-I{}/../{it}/include", env!("CARGO_MANIFEST_DIR")));
-        cc.args(["-O1", "-g", "-pthread", "-Wall", "-Wextra", "-Werror"])
-            .args(headers)
-            .arg("-o")
-            .args([&program, &source]);
-        assert!(cc.status().expect("a compiler").success());
+        let program = built(&folder, "kinds", &headers.each_ref().map(String::as_str));
         Some(Case { program: program.to_str().expect("a name").to_owned(), folder })
     }
 

@@ -5,12 +5,12 @@ mod common;
 
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use common::{can_run, folder, heddle, output, text};
+use common::{built, can_run, folder, heddle, output, text};
 
 /// The program, and a folder of its own.
 struct Case {
@@ -24,11 +24,7 @@ impl Case {
             return None;
         }
         let folder = folder(&format!("tripwire-{name}"));
-        let program = folder.join("digs");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/digs.c");
-        let mut cc = Command::new("cc");
-        cc.args(["-O1", "-g", "-rdynamic", "-pthread", "-Wall", "-Wextra", "-Werror", "-o"]);
-        assert!(cc.args([&program, &source]).status().expect("a compiler").success());
+        let program = built(&folder, "digs", &[]);
         Some(Case { folder, program })
     }
 

@@ -111,6 +111,16 @@ pub fn folder(name: &str) -> PathBuf {
     path
 }
 
+/// Builds the program `name` of `tests/programs` in `folder`.
+pub fn built(folder: &Path, name: &str, options: &[&str]) -> PathBuf {
+    let program = folder.join(name);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/programs/{name}.c"));
+    let mut cc = Command::new("cc");
+    cc.args(["-O1", "-g", "-rdynamic", "-pthread", "-Wall", "-Wextra", "-Werror"]).args(options);
+    assert!(cc.arg("-o").args([&program, &source]).status().expect("a compiler").success());
+    program
+}
+
 /// The Python interpreter itself, which may be behind scripts; says so if there is none.
 pub fn python() -> Option<String> {
     if !can_run(&["python3"]) {
