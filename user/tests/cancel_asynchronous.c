@@ -12,12 +12,12 @@ static volatile unsigned long turns;
 
 static void clean(void *arg)
 {
-	cleaned += (int)(intptr_t)arg;
+	add_value(&cleaned, (int)(intptr_t)arg);
 }
 
 static void destroy(void *value)
 {
-	destroyed += (int)(intptr_t)value;
+	add_value(&destroyed, (int)(intptr_t)value);
 }
 
 static void spin(void)
