@@ -321,6 +321,7 @@ static int create_known(pthread_t *handle, const pthread_attr_t *attributes,
 	it.thread = thread_take();
 	if (!it.thread)
 		return REAL(pthread_create)(handle, attributes, call->run, call->run_argument);
+	peak_prepare();
 	read_attributes(&it, attributes);
 	it.birth.given = it.birth.asked;
 	if (attr_is_heddle(attributes) && copy_attributes(&it, attributes))

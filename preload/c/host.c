@@ -47,6 +47,7 @@ static int begin(uintptr_t low, uintptr_t high, void (*ends)(void))
 
 	if (!process_ready())
 		return 0;
+	peak_prepare();
 	if (!load(&control->hosted)) {
 		host_low = low;
 		host_high = high;

@@ -88,6 +88,17 @@ static int pagemap(void)
 	return file;
 }
 
+/* With one thread the kernel makes room for a high descriptor at once. With several it waits until
+ * no processor looks at the smaller table any more: 10 ms and more. */
+void peak_prepare(void)
+{
+	int error = errno;
+
+	if (!load(&control->pagemap) && calls_allowed())
+		(void)pagemap();
+	errno = error;
+}
+
 /* The program closed the descriptor, or has another file there: it is not ours to close. */
 static bool pagemap_lost(int attempt)
 {

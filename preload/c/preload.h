@@ -365,6 +365,8 @@ struct peak {
 };
 
 void peak_begin(void);
+/* Before the first thread is created. */
+void peak_prepare(void);
 /* Of the calling thread, which is about to end. Bytes below `frame` are looked at. `faulted`:
  * the thread caused page faults, or that is not known. */
 bool peak_of_self(const struct thread *thread, uintptr_t frame, bool faulted, struct peak *peak);

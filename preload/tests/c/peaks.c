@@ -1,10 +1,47 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
- * Peaks are exact to the byte, and the reuse of a stack blurs none of them. */
+ * Peaks are exact to the byte, and the reuse of a stack blurs none of them. Room for the descriptor
+ * that they need is made while there is one thread. */
 #define _GNU_SOURCE
 #include "own_table.h"
 #include <pthread.h>
+#include <stdio.h>
+#include <sys/resource.h>
 
 static size_t wanted;
+
+/* Descriptors that the process has room for. */
+static unsigned room(void)
+{
+	FILE *file = fopen("/proc/self/status", "re");
+	char line[256];
+	unsigned room = 0;
+
+	CHECK(file);
+	while (room == 0 && fgets(line, sizeof(line), file))
+		(void)sscanf(line, "FDSize: %u", &room);
+	fclose(file);
+	return room;
+}
+
+static void *look(void *seen)
+{
+	*(unsigned *)seen = room();
+	return NULL;
+}
+
+static void test_room(void)
+{
+	struct rlimit limit;
+	unsigned seen = 0;
+	pthread_t thread;
+
+	CHECK_EQUAL(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	if (limit.rlim_cur <= 1000)
+		return;
+	CHECK_EQUAL(pthread_create(&thread, NULL, look, &seen), 0);
+	CHECK_EQUAL(pthread_join(thread, NULL), 0);
+	CHECK(seen > 1000);
+}
 
 static void *start(void *depth)
 {
@@ -24,6 +61,7 @@ int main(void)
 	pthread_attr_t attributes;
 	pthread_t thread;
 
+	test_room();
 	/* musl's own size would be too small. */
 	pthread_attr_init(&attributes);
 	pthread_attr_setstacksize(&attributes, 8 << 20);
