@@ -88,8 +88,8 @@ static int pagemap(void)
 	return file;
 }
 
-/* With one thread the kernel makes room for a high descriptor at once. With several it waits until
- * no processor looks at the smaller table any more: 10 ms and more. */
+/* Before the first thread is created: with one the kernel makes room for a high descriptor at once,
+ * with several it waits until no processor looks at the smaller table any more: 10 ms and more. */
 void peak_prepare(void)
 {
 	int error = errno;

@@ -365,7 +365,6 @@ struct peak {
 };
 
 void peak_begin(void);
-/* Before the first thread is created. */
 void peak_prepare(void);
 /* Of the calling thread, which is about to end. Bytes below `frame` are looked at. `faulted`:
  * the thread caused page faults, or that is not known. */
@@ -373,7 +372,6 @@ bool peak_of_self(const struct thread *thread, uintptr_t frame, bool faulted, st
 /* Of another thread, whose stack may vanish meanwhile. */
 bool peak_of_other(const struct thread *thread, struct peak *peak);
 void peak_publish(struct thread *thread, const struct peak *peak);
-
 uint8_t zone_of(const struct thread *thread, uint64_t peak);
 
 /* ---- life.c, stacks.c, ending.c */
