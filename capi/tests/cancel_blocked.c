@@ -18,6 +18,6 @@ int main(void)
 	sleep_ms(5);
 	CHECK_EQ(pthread_cancel(thread), 0);
 	CHECK(join_thread(thread) == PTHREAD_CANCELED);
-	CHECK(now_ms() - start < 10000);
+	CHECK(now_ms() - start < 100000);
 	return 0;
 }

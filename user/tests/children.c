@@ -10,19 +10,30 @@
 
 extern char **environ;
 
-static pid_t spawn(const char *script)
+static pid_t spawn_reading(const char *script, int input)
 {
 	char *arguments[] = { "sh", "-c", (char *)script, NULL };
+	posix_spawn_file_actions_t actions;
 	pid_t child;
-	CHECK_EQ(posix_spawn(&child, "/bin/sh", NULL, NULL, arguments, environ), 0);
+	CHECK_EQ(posix_spawn_file_actions_init(&actions), 0);
+	CHECK_EQ(posix_spawn_file_actions_adddup2(&actions, input, 0), 0);
+	CHECK_EQ(posix_spawn(&child, "/bin/sh", &actions, NULL, arguments, environ), 0);
+	CHECK_EQ(posix_spawn_file_actions_destroy(&actions), 0);
 	return child;
+}
+
+static pid_t spawn(const char *script)
+{
+	return spawn_reading(script, 0);
 }
 
 static void *one(void *arg)
 {
-	int status;
-	pid_t child = spawn("sleep 0.05; exit 3");
+	int status, ends[2];
+	CHECK_EQ(pipe(ends), 0);
+	pid_t child = spawn_reading("read line; sleep 0.05; exit 3", ends[0]);
 	CHECK_EQ(waitpid(child, &status, WNOHANG), 0);
+	CHECK_EQ(write(ends[1], "\n", 1), 1);
 	CHECK_EQ(waitpid(child, &status, 0), child);
 	CHECK_EQ(WEXITSTATUS(status), 3);
 	CHECK_ERRNO(waitpid(child, &status, 0), ECHILD);

@@ -33,7 +33,7 @@ static void *waits(void *bits)
 /* Wakes until so many have been woken in all. */
 static void wake_until(int *at, int operation, int bits, int count)
 {
-	long end = now_ms() + 10000, sum = 0;
+	long end = now_ms() + 40000, sum = 0;
 	while (sum < count) {
 		CHECK(now_ms() < end);
 		sum += futex(at, operation, 1, NULL, NULL, bits);
@@ -87,7 +87,7 @@ static void test_requeue(void)
 	for (int i = 0; i < THREADS; i++)
 		threads[i] = start_thread(waits, (void *)-1);
 	await_value(&ready, THREADS);
-	long moved = 0, end = now_ms() + 10000;
+	long moved = 0, end = now_ms() + 40000;
 	while (moved < THREADS && now_ms() < end) {
 		moved += futex(&word, FUTEX_CMP_REQUEUE, 0, number(1), &other, 0);
 		sched_yield();
@@ -106,7 +106,7 @@ static void test_change(void)
 	pthread_t thread = start_thread(waits, (void *)-1);
 	await_value(&ready, 1);
 	other = 7;
-	long sum = 0, end = now_ms() + 10000;
+	long sum = 0, end = now_ms() + 40000;
 	while (sum == 0 && now_ms() < end)
 		sum = futex(&word, FUTEX_WAKE_OP, 1, number(1), &other,
 			    FUTEX_OP(FUTEX_OP_ADD, 2, FUTEX_OP_CMP_EQ, 1));

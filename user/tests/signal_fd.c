@@ -41,7 +41,7 @@ static void *reads(void *arg)
 	for (int i = 0; i < TIMES; i++) {
 		struct pollfd entry = { .fd = fd, .events = POLLIN };
 		if (i % 2)
-			CHECK_EQ(poll(&entry, 1, 10000), 1);
+			CHECK_EQ(poll(&entry, 1, 50000), 1);
 		CHECK_EQ(read(fd, &info, sizeof info), sizeof info);
 		CHECK_EQ(info.ssi_signo, SIGRTMIN + 1);
 		CHECK_EQ(info.ssi_int, i);
@@ -72,7 +72,7 @@ static void *waits(void *arg)
 	CHECK_EQ(timer_settime(timer, 0, &often, NULL), 0);
 	pthread_mutex_lock(&lock);
 	while (calls < 20) {
-		struct timespec end = moment(CLOCK_REALTIME, 10000);
+		struct timespec end = moment(CLOCK_REALTIME, 50000);
 		CHECK_EQ(pthread_cond_timedwait(&called, &lock, &end), 0);
 	}
 	CHECK_EQ(value, 77);

@@ -4,9 +4,8 @@
  * sem_wait fails then if the handler does not ask for it to go on, and can be cancelled.
  */
 #define _GNU_SOURCE
-#include "check.h"
+#include "kill_until.h"
 #include <linux/futex.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -94,6 +93,7 @@ static void *is_interrupted(void *arg)
 {
 	set_value(&waits, 1);
 	CHECK_ERRNO(sem_wait(&shared->sem), EINTR);
+	set_value(&waits, 2);
 	return arg;
 }
 
@@ -101,6 +101,7 @@ static void *is_interrupted_in_futex(void *arg)
 {
 	set_value(&waits, 1);
 	CHECK_ERRNO(syscall(SYS_futex, &shared->word, FUTEX_WAIT, 0, NULL, NULL, 0), EINTR);
+	set_value(&waits, 2);
 	return arg;
 }
 
@@ -125,8 +126,17 @@ static void interrupted(void *(*body)(void *), void *arg, int number, int times,
 		CHECK_EQ(pthread_kill(thread, number), 0);
 		await_value(&handled, i);
 	}
-	if (end)
-		end();
+	end();
+	join_thread(thread);
+}
+
+static void ended_by_signal(void *(*body)(void *))
+{
+	set_value(&waits, 0);
+	pthread_t thread = start_thread(body, NULL);
+	await_value(&waits, 1);
+	sleep_ms(20);
+	kill_until(thread, SIGUSR1, &waits, 2);
 	join_thread(thread);
 }
 
@@ -237,9 +247,9 @@ int main(void)
 	CHECK_EQ(pthread_rwlock_wrlock(&shared->lock), 0);
 	interrupted(writes, NULL, SIGUSR1, SIGNALS, unlock);
 	interrupted(meets, NULL, SIGUSR1, SIGNALS, meet);
-	interrupted(is_interrupted_in_futex, NULL, SIGUSR1, 1, NULL);
+	ended_by_signal(is_interrupted_in_futex);
 	interrupted(waits_by_futex, NULL, SIGUSR2, SIGNALS, wake);
-	interrupted(is_interrupted, NULL, SIGUSR1, 1, NULL);
+	ended_by_signal(is_interrupted);
 	interrupted(waits_for_post, NULL, SIGUSR2, SIGNALS, post);
 	cancelled_while_it_waits();
 	interrupted(posted, NULL, SIGUSR2, 0, post);

@@ -102,7 +102,7 @@ static void *wait_in(void *arg)
 
 static void await(sem_t *it)
 {
-	struct timespec at = moment(CLOCK_REALTIME, 10000);
+	struct timespec at = moment(CLOCK_REALTIME, 50000);
 	CHECK_EQ(sem_timedwait(it, &at), 0);
 }
 
