@@ -31,7 +31,7 @@ impl Secure {
         let (files, der) = files();
         let site = Site::with(|config| {
             config.tls = Some(files.clone());
-            config.head_timeout = Duration::from_millis(500);
+            config.head_timeout = Duration::from_secs(3);
         });
         std::fs::remove_dir_all(files.cert.parent().unwrap().parent().unwrap()).unwrap();
         let mut roots = RootCertStore::empty();

@@ -138,7 +138,7 @@ fn a_dropped_handle_detaches() {
     }
     let start = Instant::now();
     while dropped.load(Ordering::SeqCst) != 100 {
-        assert!(start.elapsed() < Duration::from_secs(10), "results of detached threads stay");
+        assert!(start.elapsed() < Duration::from_secs(60), "results of detached threads stay");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -37,10 +37,10 @@ fn large_outputs_on_both_streams() {
 fn waiting_blocks_only_the_thread() {
     let start = Instant::now();
     let sleepers: Vec<_> = (0..10)
-        .map(|_| thread::spawn(|| Command::new("sleep").arg("0.3").status().unwrap()))
+        .map(|_| thread::spawn(|| Command::new("sleep").arg("2").status().unwrap()))
         .collect();
     assert!(sleepers.into_iter().all(|sleeper| sleeper.join().unwrap().success()));
-    assert!(start.elapsed() < Duration::from_millis(2_500), "the children ran one by one");
+    assert!(start.elapsed() < Duration::from_secs(15), "the children ran one by one");
 }
 
 #[test]

@@ -85,7 +85,15 @@ fn a_trace_has_every_thread() {
             .map(|i| Builder::new().role(&format!("tracee {i}")).spawn(|| ()).unwrap())
             .collect();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        // A worker writes what it has collected when it runs out of work.
+        let path = std::env::var("HEDDLE_TRACE").unwrap();
+        let is_there = || std::fs::read_to_string(&path).is_ok_and(|it| it.contains("tracee 2"));
+        for _ in 0..400 {
+            if is_there() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
         return;
     }
     let path = std::env::temp_dir().join(format!("heddle-trace-{}.json", std::process::id()));

@@ -17,6 +17,13 @@ static sem_t nothing;
 static int silent[2];
 static pthread_t sleeper;
 static volatile unsigned long turns;
+static int here;
+
+static void is_here(const char *name)
+{
+	pthread_setname_np(pthread_self(), name);
+	__atomic_add_fetch(&here, 1, __ATOMIC_SEQ_CST);
+}
 
 __attribute__((noinline)) static void deep_lock(int depth)
 {
@@ -29,7 +36,7 @@ __attribute__((noinline)) static void deep_lock(int depth)
 
 static void *locks(void *arg)
 {
-	pthread_setname_np(pthread_self(), "locker");
+	is_here("locker");
 	deep_lock(5);
 	return arg;
 }
@@ -37,20 +44,20 @@ static void *locks(void *arg)
 static void *reads(void *arg)
 {
 	char byte;
-	pthread_setname_np(pthread_self(), "reader");
+	is_here("reader");
 	return read(silent[0], &byte, 1) < 0 ? NULL : arg;
 }
 
 static void *sleeps(void *arg)
 {
-	pthread_setname_np(pthread_self(), "sleeper");
+	is_here("sleeper");
 	sleep(1000);
 	return arg;
 }
 
 static void *joins(void *arg)
 {
-	pthread_setname_np(pthread_self(), "joiner");
+	is_here("joiner");
 	pthread_join(sleeper, NULL);
 	return arg;
 }
@@ -58,7 +65,7 @@ static void *joins(void *arg)
 static void *waits(void *arg)
 {
 	static pthread_mutex_t own = PTHREAD_MUTEX_INITIALIZER;
-	pthread_setname_np(pthread_self(), "condition");
+	is_here("condition");
 	pthread_mutex_lock(&own);
 	pthread_cond_wait(&never, &own);
 	return arg;
@@ -66,14 +73,14 @@ static void *waits(void *arg)
 
 static void *counts_down(void *arg)
 {
-	pthread_setname_np(pthread_self(), "semaphore");
+	is_here("semaphore");
 	sem_wait(&nothing);
 	return arg;
 }
 
 static void *computes(void *arg)
 {
-	pthread_setname_np(pthread_self(), "computer");
+	is_here("computer");
 	for (;;)
 		turns++;
 	return arg;
@@ -82,6 +89,7 @@ static void *computes(void *arg)
 int main(void)
 {
 	void *(*const starts[])(void *) = {reads, locks, joins, waits, counts_down, computes};
+	enum { STARTS = sizeof(starts) / sizeof(starts[0]) };
 	pthread_t thread;
 	char byte;
 
@@ -90,11 +98,12 @@ int main(void)
 		return 1;
 	if (pthread_create(&sleeper, NULL, sleeps, NULL))
 		return 1;
-	for (unsigned i = 0; i < sizeof(starts) / sizeof(starts[0]); i++)
+	for (unsigned i = 0; i < STARTS; i++)
 		if (pthread_create(&thread, NULL, starts[i], NULL))
 			return 1;
-	while (!turns)
+	while (!turns || __atomic_load_n(&here, __ATOMIC_SEQ_CST) < 1 + (int)STARTS)
 		usleep(1000);
+	/* It can't be seen that they wait. */
 	usleep(300000);
 	printf("%d\n", getpid());
 	fflush(stdout);
