@@ -6,7 +6,7 @@
 #define _GNU_SOURCE
 #include "check.h"
 
-static int ready, cleaned, destroyed, rounds;
+static int ready, asked, cleaned, destroyed, rounds;
 static pthread_key_t key;
 static volatile unsigned long turns;
 
@@ -48,6 +48,8 @@ static void *computes_for_long(void *arg)
 	CHECK_EQ(pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old), 0);
 	CHECK_EQ(pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &old), 0);
 	set_value(&ready, 1);
+	while (!__atomic_load_n(&asked, __ATOMIC_SEQ_CST))
+		rounds++;
 	long end = now_ms() + 30;
 	while (now_ms() < end)
 		rounds++;
@@ -89,6 +91,7 @@ static void cancel_when_ready(pthread_t thread)
 {
 	await_value(&ready, 1);
 	CHECK_EQ(pthread_cancel(thread), 0);
+	set_value(&asked, 1);
 }
 
 int main(void)
