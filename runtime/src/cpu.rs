@@ -161,6 +161,15 @@ impl Meter {
         }
     }
 
+    /// The calling kernel thread is the worker's from now on.
+    pub fn sit_down(&self) {
+        self.asked_ns.set(clock::own_cpu_ns());
+        self.began.set(count());
+        self.short_ns.set(0);
+        self.slept_ns.set(0);
+        self.sleeps.set(0);
+    }
+
     /// The worker is about to sleep.
     #[inline]
     pub fn sleeps(&self) {

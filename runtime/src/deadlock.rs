@@ -1,9 +1,9 @@
 //! The deadlock report: "all threads are parked and nothing can wake them".
 //!
-//! The monitor asks before it goes to sleep itself, that is when all workers have slept for a
-//! while. It is sure only when nothing is left that could wake a thread: no operation in a
-//! reactor, no timer, no job in the pool, and every other kernel thread of the process waits in
-//! one of heddle's primitives without a deadline. (A signal handler still could: so it is a
+//! The monitor has the steward look before it goes to sleep itself, that is when all workers have
+//! slept for a while. It is sure only when nothing is left that could wake a thread: no operation
+//! in a reactor, no timer, no job in the pool, and every other kernel thread of the process waits
+//! in one of heddle's primitives without a deadline. (A signal handler still could: so it is a
 //! report, not an end.)
 
 use core::fmt::Write;
@@ -18,7 +18,8 @@ use crate::stack;
 
 /// Kernel threads that wait in a heddle primitive without a deadline.
 pub(crate) static KERNEL_WAITERS: AtomicU32 = AtomicU32::new(0);
-/// Kernel threads of heddle's own that only wait for work: the monitor, idle pool threads.
+/// Kernel threads of heddle's own that only wait for work: the monitor, the steward, idle pool
+/// threads.
 pub(crate) static HELPERS_IDLE: AtomicU32 = AtomicU32::new(0);
 /// Threads that the report lists.
 const LISTED: usize = 16;
@@ -40,7 +41,7 @@ impl Drop for Waiting {
     }
 }
 
-/// The report, if the process is stuck; called by the monitor when all workers sleep.
+/// The report, if the process is stuck; called by the steward when all workers sleep.
 pub(crate) fn report(runtime: &'static Runtime) -> Option<String> {
     let live: u32 = runtime
         .workers()
@@ -90,6 +91,6 @@ fn is_stuck(runtime: &'static Runtime) -> bool {
         return false;
     };
     let accounted =
-        runtime.count() as u32 + KERNEL_WAITERS.load(SeqCst) + HELPERS_IDLE.load(SeqCst);
+        runtime.seated.load(Relaxed) + KERNEL_WAITERS.load(SeqCst) + HELPERS_IDLE.load(SeqCst);
     quiet && tasks as u32 == accounted
 }

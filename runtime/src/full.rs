@@ -65,6 +65,9 @@ pub fn exist() -> bool {
 /// A full thread is being made.
 pub(crate) fn expect() {
     if !exist() {
+        if let Some(runtime) = crate::runtime::get() {
+            runtime.make_first_spare();
+        }
         EXIST.store(true, Relaxed);
     }
 }

@@ -52,12 +52,14 @@ mod requests;
 mod runtime;
 mod sanitizer;
 mod sched;
+mod seat;
 pub mod signal;
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub mod sim;
 mod sleep;
 mod stack;
+mod steward;
 pub mod sync;
 mod sys;
 mod table;

@@ -7,14 +7,9 @@
 //! a light one, and compensated for. CPU time is accounted by ticks, as kernels do; that of full
 //! threads more exactly where it is asked for (`cpu.rs`).
 //!
-//! Compensation: as many workers run as were configured, whatever others are blocked. Threads of a
-//! blocked worker that may move (those that have not started, full ones that are ready) are taken
-//! by a worker that sleeps, else by a spare one that is started, else, when enough workers run, by
-//! one of these. Full threads that wait at a worker that does not look are made ready by the
-//! monitor when their time or their event comes ([`Worker::rescue`]). There is no limit but that
-//! of the kernel for threads: were there one, that many threads that wait in the kernel for
-//! another thread would wait for ever. When workers come back and too many run, those started last
-//! rest.
+//! Full threads that wait at a worker that does not look are made ready by the monitor when their
+//! time or their event comes ([`Worker::rescue`]); what else is done for blocked workers is in
+//! `monitor/compensate.rs`.
 //!
 //! Preemption: a full thread that has run for a slice while others wait is asked to leave
 //! (`preempt.rs`), and at once if one that waits is more urgent. While all threads of a worker use
@@ -22,26 +17,32 @@
 //! Slices are times by the clock: on a busy machine the monitor comes late.
 //!
 //! When all workers sleep the monitor sleeps as well; the first worker that wakes wakes it.
+//!
+//! Invariant: the monitor waits for nobody, and allocates nothing: what it would wait for may be in
+//! the hands of a full thread that runs only when the monitor has found a worker for it. The
+//! steward waits for it (`steward.rs`).
 
-use core::cell::Cell;
+mod compensate;
+
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64, fence};
-use std::collections::HashSet;
-use std::io::{self, Write};
+use std::io;
 use std::time::Duration;
 
 use heddle_record::{Kind, State};
 
 use crate::control::{self, Control, Kind as ThreadKind};
 use crate::cpu;
-use crate::deadlock::{self, HELPERS_IDLE, Waiting};
+use crate::deadlock::{HELPERS_IDLE, Waiting};
 use crate::full;
 use crate::preempt;
 use crate::runtime::Runtime;
 use crate::sched;
 use crate::stack;
-use crate::sys::{clock, futex, libc_tls, task};
+use crate::sys::{clock, futex, task};
 use crate::worker::Worker;
+
+use self::compensate::Spares;
 
 /// Time between two looks.
 const TICK: Duration = Duration::from_millis(10);
@@ -69,7 +70,7 @@ pub(crate) struct Monitor {
     pub blocked: AtomicU64,
     /// Times that a thread had kept its worker for a tick while others waited.
     pub overruns: AtomicU64,
-    /// Spare workers started.
+    /// Times that a spare worker was woken to stand in for a blocked one.
     pub spares: AtomicU64,
     /// Times that a full thread was made to yield.
     pub preempted: AtomicU64,
@@ -89,21 +90,18 @@ impl Monitor {
     /// Starts its kernel thread.
     pub fn start(&'static self, runtime: &'static Runtime) -> io::Result<()> {
         let body = move || {
-            task::block_signals();
             Watch {
                 runtime,
-                seen: Vec::new(),
-                named: HashSet::new(),
                 tick: TICK,
                 last: clock::now_ns(),
                 elapsed: 0,
                 spinning: false,
                 measured: 0,
-                reported: Cell::new(false),
+                spares: Spares::default(),
             }
             .run();
         };
-        std::thread::Builder::new().name("heddle-monitor".into()).spawn(body).map(drop)
+        task::start_helper("heddle-monitor", body)
     }
 
     /// A worker has left its sleep.
@@ -119,7 +117,7 @@ impl Monitor {
 
 /// What the monitor remembers of a worker from the tick before.
 #[derive(Clone, Copy, Default)]
-struct Seen {
+pub(crate) struct Seen {
     switches: u64,
     /// Ticks, and ns, with that count.
     same_for: u32,
@@ -136,7 +134,7 @@ struct Seen {
 
 /// Looks how much CPU time `worker` has had since the last look.
 fn look_at_clock(before: &mut Seen, worker: &'static Worker) {
-    let now = clock::cpu_ns_of(worker.tid).unwrap_or(0);
+    let now = clock::cpu_ns_of(worker.tid()).unwrap_or(0);
     let known = core::mem::replace(&mut before.cpu_ns, now);
     // Else nothing is known of what came before.
     before.ran_ns = if known == 0 { 0 } else { now.saturating_sub(known) };
@@ -151,16 +149,8 @@ fn add_cpu(before: &Seen, worker: &'static Worker, thread: &'static Control) {
     }
 }
 
-/// Gives back memory of threads that ended; true while there is more.
-fn decay() -> bool {
-    stack::decay() | libc_tls::decay()
-}
-
 struct Watch {
     runtime: &'static Runtime,
-    seen: Vec<Seen>,
-    /// Roles whose blocking was reported.
-    named: HashSet<u16>,
     /// Time between two looks, now.
     tick: Duration,
     /// When it last looked, and the time since the look before that, ns.
@@ -170,30 +160,36 @@ struct Watch {
     spinning: bool,
     /// The slot whose stack was measured last.
     measured: u32,
-    /// Whether the deadlock report was given.
-    reported: Cell<bool>,
+    spares: Spares,
 }
 
 impl Watch {
     fn run(&mut self) -> ! {
         let (mut idle, mut round) = (Duration::ZERO, Duration::ZERO);
+        // No worker ran in this round; the last such one found nothing to give back.
+        let (mut was_quiet, mut is_tidy) = (true, false);
+        let steward = &self.runtime.steward;
         loop {
             self.tick = self.next_tick();
             std::thread::sleep(self.tick);
             let busy = self.tick();
+            was_quiet &= !busy;
             round += self.tick;
             if round >= ROUND {
                 round = Duration::ZERO;
                 self.measure();
                 cpu::compare();
-                decay();
+                let surplus = self.spares.end_round(self.runtime);
+                is_tidy = was_quiet && !surplus && !steward.decays.load(Relaxed);
+                was_quiet = true;
+                steward.decay();
             }
             idle = if busy { Duration::ZERO } else { idle + self.tick };
-            if idle >= IDLE && decay() {
-                idle = Duration::ZERO;
-            } else if idle >= IDLE {
+            is_tidy &= !busy;
+            if idle >= IDLE && is_tidy {
                 self.sleep();
-                idle = Duration::ZERO;
+                // Who has woken it may have left something, and sleep again.
+                (idle, is_tidy) = (Duration::ZERO, false);
             }
         }
     }
@@ -219,10 +215,7 @@ impl Watch {
             return;
         }
         let _counted = Waiting::new(&HELPERS_IDLE);
-        if let Some(text) = deadlock::report(self.runtime).filter(|_| !self.reported.replace(true))
-        {
-            let _ = write!(std::io::stderr(), "{text}");
-        }
+        self.runtime.steward.report();
         while monitor.asleep.load(SeqCst) != 0 {
             futex::wait(&monitor.asleep, 1, None);
         }
@@ -249,8 +242,13 @@ impl Watch {
         self.spinning = false;
         let now = clock::now_ns();
         self.elapsed = now - core::mem::replace(&mut self.last, now);
+        self.spares.begin();
         for worker in self.runtime.workers() {
-            if worker.sleeping.is_asleep() {
+            let is_asleep = worker.sleeping.is_asleep();
+            if worker.is_spare() {
+                self.spares.count(is_asleep);
+            }
+            if is_asleep {
                 continue;
             }
             self.look_at(worker);
@@ -264,6 +262,7 @@ impl Watch {
         if blocked != 0 {
             self.compensate(runs);
         }
+        self.keep_ready();
         self.rest(runs);
         if runs != 0 && self.runtime.sleepers.load(Relaxed) != 0 {
             let waits = |w: &Worker| w.offered.len() != 0 && !w.serves_soon(now);
@@ -276,14 +275,11 @@ impl Watch {
     }
 
     fn look_at(&mut self, worker: &'static Worker) {
-        let index = worker.index as usize;
-        if self.seen.len() <= index {
-            self.seen.resize(index + 1, Seen::default());
-        }
+        let mut seen = worker.seen.get();
         // SAFETY: null or a slot of the slab; only its record and atomics are used.
         let running = unsafe { worker.current.load(Relaxed).as_ref() };
         let switches = worker.switches.load(Relaxed);
-        let before = &mut self.seen[index];
+        let before = &mut seen;
         if before.switches != switches {
             // More switches than that of the thread that was asked to leave: not all use theirs up.
             let used_up = if switches == before.switches + 1 { before.used_up } else { 0 };
@@ -307,7 +303,7 @@ impl Watch {
             worker.record.add_cpu(self.tick.as_nanos() as u64);
             if sched::is_called(thread) {
                 // It could not be interrupted when it was.
-                preempt::ask(worker.tid);
+                preempt::ask(worker.tid());
             }
             let waiting = worker.offered.fast_priority();
             if waiting != 0 {
@@ -322,35 +318,29 @@ impl Watch {
             || worker.fresh.len() + worker.offered.len() != 0
             || !worker.inbox.is_empty();
         let mut blocked = stuck && worker.blocked.load(Relaxed);
-        if stuck && (waiting && !blocked || full::exist() && self.is_due(index)) {
-            blocked = self.relieve(worker, running, waiting);
+        if stuck && (waiting && !blocked || full::exist() && is_due(&seen)) {
+            blocked = self.relieve(worker, &mut seen, running, waiting);
         }
+        worker.seen.set(seen);
         worker.blocked.store(blocked, Relaxed);
-    }
-
-    /// Whether it is time to ask the kernel again what a worker does for which nobody waits, or
-    /// which was blocked: the less often, the longer it has been so.
-    fn is_due(&self, index: usize) -> bool {
-        let same_for = self.seen[index].same_for;
-        same_for.is_power_of_two() || same_for.is_multiple_of(LOOKS_PER_ASK)
     }
 
     /// A worker has not switched for a tick. True: it is blocked in the kernel.
     fn relieve(
         &mut self,
         worker: &'static Worker,
+        before: &mut Seen,
         running: Option<&'static Control>,
         waiting: bool,
     ) -> bool {
         let monitor = &self.runtime.monitor;
-        let before = &mut self.seen[worker.index as usize];
         // The kernel's word of it costs ten times what its clock does.
-        if before.ran_ns >= self.elapsed / 2 || task::state_of(worker.tid) == Some(b'R') {
+        if before.ran_ns >= self.elapsed / 2 || task::state_of(worker.tid()) == Some(b'R') {
             before.asleep_for = 0;
             if waiting {
                 monitor.overruns.fetch_add(1, Relaxed);
                 worker.poll.store(1, Relaxed);
-                self.preempt(worker, running);
+                self.preempt(worker, before, running);
             }
             return false;
         }
@@ -362,19 +352,24 @@ impl Watch {
         monitor.blocked.fetch_add(1, Relaxed);
         let light = running.filter(|thread| thread.kind.get() == ThreadKind::Light);
         if let Some(thread) = light.filter(|_| waiting) {
-            self.name(thread);
+            let role = thread.record().read().map(|fields| fields.role);
+            role.into_iter().for_each(|role| self.runtime.steward.name(role));
         }
         true
     }
 
     /// Makes the full thread that `worker` runs yield if its slice is over.
-    fn preempt(&mut self, worker: &'static Worker, running: Option<&'static Control>) {
+    fn preempt(
+        &mut self,
+        worker: &'static Worker,
+        before: &mut Seen,
+        running: Option<&'static Control>,
+    ) {
         let slice_ns = self.runtime.config.slice_ns;
         let is_full = running.is_some_and(|thread| thread.kind.get() == ThreadKind::Full);
         if slice_ns == 0 || !is_full || preempt::missing().is_some() {
             return;
         }
-        let before = &mut self.seen[worker.index as usize];
         // Where all threads use up what they get and stay where they are, they may wait for each
         // other.
         let others = worker.offered.len();
@@ -383,28 +378,7 @@ impl Watch {
         let slice_ns = if short { slice_ns.min(SLICE_SPINNING_NS) } else { slice_ns };
         if before.same_ns >= slice_ns {
             before.used_up = before.used_up.saturating_add(1);
-            preempt::ask(worker.tid);
-        }
-    }
-
-    /// Finds workers for the threads of blocked ones that may move; `runs` workers are not blocked
-    /// and do not sleep.
-    fn compensate(&self, mut runs: u32) {
-        let runtime = self.runtime;
-        let left = |worker: &'static Worker| worker.fresh.len() + worker.offered.len() != 0;
-        for worker in runtime.workers() {
-            if !worker.blocked.load(Relaxed) || !left(worker) {
-                continue;
-            }
-            if runs >= runtime.config.workers as u32 {
-                runtime.give_away(worker);
-                continue;
-            }
-            if runtime.sleepers.load(Relaxed) == 0 && runtime.add_spare().is_ok() {
-                runtime.monitor.spares.fetch_add(1, Relaxed);
-            }
-            runtime.wake_a_sleeper();
-            runs += 1;
+            preempt::ask(worker.tid());
         }
     }
 
@@ -413,28 +387,19 @@ impl Watch {
     fn rest(&self, runs: u32) {
         let surplus = runs.saturating_sub(self.runtime.config.workers as u32);
         let count = self.runtime.count();
-        let awake = (0..count)
-            .rev()
-            .map(|index| self.runtime.worker(index))
-            .filter(|worker| !worker.sleeping.is_asleep() && !worker.blocked.load(Relaxed));
+        let awake = (0..count).rev().map(|index| self.runtime.worker(index)).filter(|worker| {
+            let runs = !worker.sleeping.is_asleep() && !worker.blocked.load(Relaxed);
+            runs && !worker.seat.is_empty()
+        });
         for worker in awake.take(surplus as usize) {
             worker.rest.store(true, Relaxed);
             worker.poll.store(1, Relaxed);
         }
     }
+}
 
-    /// Says once per role that its threads block their workers.
-    fn name(&mut self, thread: &'static Control) {
-        let Some(fields) = thread.record().read() else { return };
-        if self.named.insert(fields.role) {
-            let role = crate::table::role_name(fields.role);
-            // A closed standard error must not end the monitor.
-            let _ = writeln!(
-                std::io::stderr(),
-                "heddle: a thread of role \"{}\" blocks its worker in the kernel while others \
-                 wait; heddle::blocking() would run that call elsewhere",
-                role.as_deref().unwrap_or("(none)")
-            );
-        }
-    }
+/// Whether it is time to ask the kernel again what a worker does for which nobody waits, or which
+/// was blocked: the less often, the longer it has been so.
+fn is_due(seen: &Seen) -> bool {
+    seen.same_for.is_power_of_two() || seen.same_for.is_multiple_of(LOOKS_PER_ASK)
 }

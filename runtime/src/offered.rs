@@ -17,9 +17,11 @@ use core::ptr;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU8, AtomicU32};
 
+use heddle_record::Group;
+
 use crate::arch::Context;
 use crate::control::Control;
-use crate::queue::RunQueues;
+use crate::queue::{RING_MIN, RunQueues};
 use crate::raw_lock::RawLock;
 
 /// See the file's head.
@@ -41,6 +43,15 @@ impl Offered {
             top: AtomicU8::new(0),
             queues: RunQueues::of_fixed_size(),
         }
+    }
+
+    /// With room for the first threads of the usual group, so that a spare worker allocates nothing
+    /// on its way to them.
+    pub fn with_room() -> Self {
+        let offered = Self::new();
+        let room = vec![ptr::null(); RING_MIN];
+        offered.with(|queues| queues.give_room(Group::Normal as usize, room));
+        offered
     }
 
     /// A new round of the groups' shares.

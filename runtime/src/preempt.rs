@@ -39,7 +39,8 @@
 //! second one would find the handler itself, and leave in its middle what must not be left. Before
 //! it yields it unblocks it, as every worker has it, so the mask is right whoever runs next. A
 //! system call that it interrupts is restarted (SA_RESTART); those that never are (`epoll_wait`,
-//! `nanosleep`) end with EINTR: the monitor asks first whether the kernel thread runs.
+//! `nanosleep`) end with EINTR: the monitor asks first whether the kernel thread runs. It does not
+//! where blocked workers have to take turns for want of kernel threads (`monitor/compensate.rs`).
 
 use core::ptr;
 use core::sync::atomic::AtomicUsize;
@@ -132,8 +133,8 @@ pub(crate) fn make_room(worker: &Worker, priority: u8) {
     let Some(running) = (unsafe { worker.current.load(Relaxed).as_ref() }) else { return };
     let is_less = running.priority.load(Relaxed) < priority;
     // A system call that is not restarted is no reason to end it: the worker is blocked, then.
-    if is_less && running.kind.get() == Kind::Full && task::state_of(worker.tid) == Some(b'R') {
-        ask(worker.tid);
+    if is_less && running.kind.get() == Kind::Full && task::state_of(worker.tid()) == Some(b'R') {
+        ask(worker.tid());
     }
 }
 
@@ -154,7 +155,7 @@ pub(crate) fn call(thread: &'static Control) {
     if let Some(worker) = unsafe { thread.worker.load(Acquire).as_ref() }
         && ptr::eq(worker.current.load(Relaxed), thread)
     {
-        ask(worker.tid);
+        ask(worker.tid());
     }
 }
 

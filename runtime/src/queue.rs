@@ -49,7 +49,7 @@ const STACK_LINE: usize = 2;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 /// Threads a ring holds at first.
-const RING_MIN: usize = 256;
+pub(crate) const RING_MIN: usize = 256;
 
 /// See the file's head.
 pub(crate) struct RunQueues {

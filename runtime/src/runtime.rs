@@ -1,26 +1,28 @@
 //! The runtime: the workers, started once per process, and what they do for each other.
 //!
 //! Invariants:
-//! 1. Workers are only added; `worker(i)` is set for every `i < count`.
-//! 2. Workers live as long as the process.
+//! 1. Workers are only added; `worker(i)` is set for every `i < made`.
+//! 2. Workers live as long as the process; the kernel threads of spare ones come and go.
+//! 3. The first ones, as many as were configured, always have their kernel thread: new threads are
+//!    placed among them.
+
+mod seats;
 
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize};
 use std::io;
-use std::sync::{Mutex, OnceLock, mpsc};
+use std::sync::{Mutex, OnceLock};
 
-use crate::config::{Backend, Config, Io, Settings};
+use crate::config::{Backend, Config, Settings};
 use crate::control::{self, Control};
 use crate::monitor::Monitor;
 use crate::nap::WAITING_MAX;
 use crate::stack::overflow;
-use crate::sys::{memory, task};
+use crate::steward::Steward;
+use crate::sys::memory;
 use crate::worker::Worker;
-use crate::{fork, full, sched, table};
-
-/// Alternate signal stack of a worker: the overflow report runs there.
-const ALTERNATE_STACK_BYTES: usize = 64 << 10;
+use crate::{fork, full, table};
 
 /// Workers of a block of the table.
 const BLOCK: usize = 256;
@@ -41,8 +43,14 @@ pub(crate) struct Runtime {
     pub nappers: AtomicU32,
     /// Workers whose thread is blocked in the kernel, as the monitor last saw.
     pub blocked: AtomicU32,
+    /// Workers that have a kernel thread.
+    pub seated: AtomicU32,
+    pub steward: Steward,
     /// Placement of threads that kernel threads spawn.
     turn: AtomicUsize,
+    /// Workers that were made.
+    made: AtomicUsize,
+    /// Above all workers that have a kernel thread.
     count: AtomicUsize,
     workers: [OnceLock<Box<Block>>; BLOCK],
     adding: Mutex<()>,
@@ -159,7 +167,10 @@ impl Runtime {
             sleepers: AtomicU32::new(0),
             nappers: AtomicU32::new(0),
             blocked: AtomicU32::new(0),
+            seated: AtomicU32::new(0),
+            steward: Steward::new(),
             turn: AtomicUsize::new(0),
+            made: AtomicUsize::new(0),
             count: AtomicUsize::new(0),
             workers: [const { OnceLock::new() }; BLOCK],
             adding: Mutex::new(()),
@@ -171,7 +182,7 @@ impl Runtime {
     fn start_workers(&'static self) -> io::Result<()> {
         overflow::install_handler()?;
         HAS_WORKERS.store(true, Relaxed);
-        while self.count() < self.config.workers {
+        while self.made() < self.config.workers {
             #[cfg(feature = "sim")]
             if crate::sim::is_starting() {
                 self.add_simulated_worker()?;
@@ -186,55 +197,11 @@ impl Runtime {
         if let Some(limit) = crate::config::check_limit()? {
             crate::io::check::start(self, limit)?;
         }
-        self.monitor.start(self)
-    }
-
-    /// Starts one more worker and waits until it runs; fails as the kernel refused.
-    pub fn add_worker(&'static self) -> io::Result<&'static Worker> {
-        self.add_worker_with(self.config.io)
-    }
-
-    /// As [`Runtime::add_worker`], in place of one that is blocked in the kernel. It has no ring:
-    /// there may be many, and a ring is a quarter of a megabyte.
-    pub fn add_spare(&'static self) -> io::Result<&'static Worker> {
-        self.add_worker_with(Io::Epoll)
-    }
-
-    fn add_worker_with(&'static self, io: Io) -> io::Result<&'static Worker> {
-        let _guard = self.adding.lock().unwrap_or_else(|poison| poison.into_inner());
-        let index = self.count.load(Relaxed);
-        if index == WORKERS_MAX {
-            return Err(crate::error::exhausted("workers", WORKERS_MAX as u64));
+        if self.config.full_threads {
+            self.make_first_spare();
         }
-        let (send, receive) = mpsc::sync_channel(1);
-        let body = move || {
-            task::block_signals();
-            let made = task::set_alternate_stack(ALTERNATE_STACK_BYTES)
-                .and_then(|()| Worker::new(self, index as u32, io));
-            match made {
-                Ok(worker) => {
-                    sched::become_worker(worker);
-                    let _ = send.send(Ok(worker));
-                    worker.run();
-                }
-                Err(error) => drop(send.send(Err(error))),
-            }
-        };
-        let spawned = std::thread::Builder::new().name(format!("heddle-{index}")).spawn(body);
-        spawned.map_err(|error| {
-            let text = format!("worker {index}'s kernel thread (RLIMIT_NPROC, RLIMIT_AS): {error}");
-            io::Error::new(error.kind(), text)
-        })?;
-        let worker = receive.recv().map_err(io::Error::other)?.map_err(|error| {
-            let limit = match error.raw_os_error() {
-                Some(libc::ENOMEM) => " (memory, RLIMIT_AS, RLIMIT_MEMLOCK)",
-                Some(libc::EMFILE) => " (RLIMIT_NOFILE)",
-                _ => "",
-            };
-            io::Error::new(error.kind(), format!("worker {index}{limit}: {error}"))
-        })?;
-        self.publish(worker);
-        Ok(worker)
+        self.steward.start(self)?;
+        self.monitor.start(self)
     }
 
     /// Counts a new worker in; its number is the count so far.
@@ -243,14 +210,16 @@ impl Runtime {
         let make = || Box::new([const { AtomicPtr::new(ptr::null_mut()) }; BLOCK]);
         let block = self.workers[index / BLOCK].get_or_init(make);
         block[index % BLOCK].store(ptr::from_ref(worker).cast_mut(), Release);
-        // ORDER: Release publishes the pointer above; pairs with the Acquire in `count`.
-        self.count.store(index + 1, Release);
+        // ORDER: Release publishes the pointer above; pairs with the Acquire in `made`.
+        self.made.store(index + 1, Release);
+        self.count.fetch_max(index + 1, Release);
     }
 
     /// A worker whose loop the simulation steps.
     #[cfg(feature = "sim")]
     fn add_simulated_worker(&'static self) -> io::Result<()> {
-        let worker = Worker::new(self, self.count.load(Relaxed) as u32, self.config.io)?;
+        let worker = Worker::new(self, self.made() as u32, self.config.io)?;
+        self.seated.fetch_add(1, Relaxed);
         crate::sim::add(worker);
         self.publish(worker);
         Ok(())
@@ -262,7 +231,12 @@ impl Runtime {
         self.turn.store(0, Relaxed);
     }
 
-    /// Workers so far.
+    /// Workers that were made.
+    fn made(&self) -> usize {
+        self.made.load(Acquire)
+    }
+
+    /// A number above those of all workers that have a kernel thread.
     #[inline]
     pub fn count(&self) -> usize {
         self.count.load(Acquire)
@@ -278,9 +252,15 @@ impl Runtime {
         unsafe { &*block[index % BLOCK].load(Acquire) }
     }
 
-    /// All workers.
+    /// All workers, also those that have no kernel thread.
+    pub fn seats(&self) -> impl Iterator<Item = &'static Worker> {
+        (0..self.made()).map(|index| self.worker(index))
+    }
+
+    /// All workers that have a kernel thread.
     pub fn workers(&self) -> impl Iterator<Item = &'static Worker> {
-        (0..self.count()).map(|index| self.worker(index))
+        let all = (0..self.count()).map(|index| self.worker(index));
+        all.filter(|worker| !worker.seat.is_empty())
     }
 
     /// Hands a thread that has not started to the less loaded of two workers.
@@ -291,7 +271,9 @@ impl Runtime {
                 let local = here.worker();
                 let other = self.other_than(local);
                 match other {
-                    Some(other) if load(other) + 1 < load(local) => deliver(other, thread),
+                    Some(other) if load(other) + 1 < load(local) && !is_blocked(other) => {
+                        deliver(other, thread);
+                    }
                     _ => {
                         let waiting = local.fresh.push_own(thread);
                         if waiting > 1 && self.sleepers.load(Relaxed) != 0 {
@@ -301,28 +283,37 @@ impl Runtime {
                 }
             }
             None => {
-                let count = self.count();
+                let count = self.config.workers;
                 let turn = self.turn.fetch_add(1, Relaxed);
                 let (one, two) = (self.worker(turn % count), self.worker((turn + 1) % count));
-                deliver(if load(two) < load(one) { two } else { one }, thread);
+                let chosen = if load(two) < load(one) { two } else { one };
+                deliver(if is_blocked(chosen) { self.stand_in(chosen) } else { chosen }, thread);
             }
         }
     }
 
-    /// Another worker than `local`, at random.
+    /// Another worker than `local`, at random, of those that are no spare ones. What the threads
+    /// of a spare one spawn stays there until somebody takes it.
     fn other_than(&self, local: &'static Worker) -> Option<&'static Worker> {
-        let count = self.count.load(Relaxed);
-        if count < 2 {
+        let count = self.config.workers;
+        if count < 2 || local.index as usize >= count {
             return None;
         }
         let step = 1 + (local.random() % (count as u64 - 1)) as usize;
         Some(self.worker((local.index as usize + step) % count))
     }
 
+    /// A worker that runs, in place of one that is blocked in the kernel.
+    #[cold]
+    fn stand_in(&self, blocked: &'static Worker) -> &'static Worker {
+        let runs = |worker: &&'static Worker| !worker.sleeping.is_asleep() && !is_blocked(worker);
+        self.workers().find(runs).unwrap_or(blocked)
+    }
+
     /// How many workers are awake beyond those that should run: as many as were configured, with
     /// one more for each that is blocked in the kernel.
     fn awake_beyond(&self) -> i64 {
-        let awake = self.count() as i64 - i64::from(self.sleepers.load(Relaxed));
+        let awake = i64::from(self.seated.load(Relaxed)) - i64::from(self.sleepers.load(Relaxed));
         awake - self.config.workers as i64 - i64::from(self.blocked.load(Relaxed))
     }
 
@@ -337,9 +328,23 @@ impl Runtime {
         if self.awake_beyond() >= 0 {
             return;
         }
-        if let Some(sleeper) = self.workers().find(|w| w.sleeping.is_asleep()) {
-            sleeper.notify();
-        }
+        // One that was woken just now counts among those that sleep until it runs. Unless somebody
+        // is blocked, a spare worker must not be there before it.
+        let is_any_blocked = self.blocked.load(Relaxed) != 0;
+        let count = if is_any_blocked { usize::MAX } else { self.config.workers };
+        self.wake_first(count);
+    }
+
+    /// Wakes one worker that sleeps, if any does: the first, so that the last may go.
+    pub fn wake_one(&'static self) -> Option<&'static Worker> {
+        self.wake_first(usize::MAX)
+    }
+
+    /// Wakes the first of `count` workers that sleeps.
+    fn wake_first(&'static self, count: usize) -> Option<&'static Worker> {
+        let sleeper = self.workers().take(count).find(|worker| worker.sleeping.is_asleep())?;
+        sleeper.notify();
+        Some(sleeper)
     }
 
     /// As [`Runtime::wake_a_sleeper`] for `waiting` fresh threads: one that naps will look for them
@@ -395,16 +400,22 @@ impl Runtime {
     /// is blocked in the kernel.
     pub fn give_away(&'static self, surplus: &'static Worker) {
         let runs = |worker: &&'static Worker| {
-            let blocked = worker.blocked.load(Relaxed);
-            !ptr::eq(*worker, surplus) && !blocked && !worker.sleeping.is_asleep()
+            !ptr::eq(*worker, surplus) && !is_blocked(worker) && !worker.sleeping.is_asleep()
         };
         if let Some(other) = self.workers().filter(runs).min_by_key(|worker| load(worker)) {
-            other.steal_from(surplus, u32::MAX);
-            surplus.fresh.take(u32::MAX, |thread| {
-                other.fresh.push(thread);
-            });
-            other.notify();
+            self.hand_over(surplus, other);
         }
+    }
+
+    /// Hands the threads of `from` that may move to `other`; from anywhere.
+    pub fn hand_over(&self, from: &'static Worker, other: &'static Worker) {
+        // Those that are taken are nowhere until they are given.
+        let _pin = full::pin();
+        other.steal_from(from, u32::MAX);
+        from.fresh.take(u32::MAX, |thread| {
+            other.fresh.push(thread);
+        });
+        other.notify();
     }
 }
 
@@ -413,6 +424,11 @@ fn load(worker: &Worker) -> u32 {
     let waiting = worker.fresh.len() + worker.offered.len();
     let live = worker.live.load(Relaxed) + worker.live_full.load(Relaxed);
     live + waiting + worker.ready.load(Relaxed)
+}
+
+/// Whether the thread that it runs is blocked in the kernel, as the monitor last saw.
+fn is_blocked(worker: &Worker) -> bool {
+    worker.blocked.load(Relaxed)
 }
 
 fn deliver(worker: &'static Worker, thread: &'static Control) {

@@ -165,11 +165,16 @@ impl Drop for KernelGuard {
     }
 }
 
-/// A record for worker `index`, in a slot of its own that is never given back.
-pub(crate) fn worker_record(index: u32) -> io::Result<&'static Record> {
+/// A record for a worker, in a slot of its own that is never given back.
+pub(crate) fn worker_record() -> io::Result<&'static Record> {
     let control = stack::take(None, KERNEL_CLASS, 0)?;
     control.reset(Kind::Kernel, 1);
-    let record = control.record();
+    Ok(control.record())
+}
+
+/// Publishes the record of worker `index`, the caller. CPU time that stands there counts on.
+/// Allocates nothing: a spare worker may be on its way to the thread that holds the allocator.
+pub(crate) fn publish_worker_record(record: &Record, index: u32, name: u32) {
     record.publish(&Fields {
         generation: record.generation().wrapping_add(1),
         tid: task::tid(),
@@ -177,10 +182,10 @@ pub(crate) fn worker_record(index: u32) -> io::Result<&'static Record> {
         state: State::Ready,
         kind: RecordKind::Worker,
         created_ns: clock::now_ns(),
-        name: crate::table::intern(&format!("worker {index}")),
+        cpu_ns: record.cpu(),
+        name,
         ..Fields::default()
     });
-    Ok(record)
 }
 
 /// Gives up one reference; the last one frees the slot and its stack.

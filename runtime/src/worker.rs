@@ -22,6 +22,8 @@
 //! 3. What must not happen on the stack that it concerns (freeing it, copying it out) is left in
 //!    `post` and done by the scheduler context after the switch ("publish after switch").
 
+mod idle;
+mod kernel_thread;
 mod patience;
 mod shared;
 mod switch;
@@ -29,7 +31,7 @@ mod switch;
 use core::cell::{Cell, UnsafeCell};
 use core::ptr;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, fence};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, fence};
 use std::io;
 use std::sync::OnceLock;
 
@@ -44,12 +46,14 @@ use crate::full;
 use crate::hibernate::Drowsy;
 use crate::inbox::Inbox;
 use crate::io::{Epoll, Reactor};
-use crate::nap::{NAP_NS, Naps};
+use crate::monitor::Seen;
+use crate::nap::Naps;
 use crate::offered::Offered;
 use crate::queue::RunQueues;
 use crate::requests::Requests;
 use crate::runtime::Runtime;
 use crate::sched;
+use crate::seat::Seat;
 use crate::sleep::Sleep;
 use crate::stack::Cache;
 use crate::sys::{clock, task};
@@ -63,8 +67,6 @@ use patience::Patience;
 const SWITCHES_PER_LOOK: u32 = 61;
 /// Threads that are taken over from the fresh queue at once.
 const FRESH_BATCH: u32 = 32;
-/// Longest sleep in the reactor, so that a far deadline can't overflow the kernel's argument.
-const SLEEP_NS_MAX: u64 = 3_600_000_000_000;
 
 /// What the scheduler context does for the thread that has just left its stack.
 pub(crate) enum Post {
@@ -97,8 +99,8 @@ pub(crate) struct Worker {
     lazy_turn: AtomicU64,
     /// Its number.
     pub index: u32,
-    /// Its kernel thread.
-    pub tid: i32,
+    /// Its kernel thread; the last one of an empty seat.
+    pub tid: AtomicI32,
     /// Its slot, whose record describes the worker.
     pub record: &'static Record,
     pub runtime: &'static Runtime,
@@ -111,7 +113,7 @@ pub(crate) struct Worker {
     pub meter: Meter,
     pub reactor: Reactor,
     /// The kernel thread's own thread pointer, which its light threads have too.
-    tls: usize,
+    tls: Cell<usize>,
     /// Bounds of the kernel thread's own stack, for AddressSanitizer.
     own_stack: Cell<(*const u8, usize)>,
     /// Set while tracing: then every switch goes through the scheduler context.
@@ -119,7 +121,10 @@ pub(crate) struct Worker {
     /// A cheap random number, for placement.
     random: Cell<u64>,
     /// The floating-point control that its threads find.
-    float_control: u64,
+    float_control: Cell<u64>,
+    /// Whether its record is published, and the text in it.
+    is_shown: Cell<bool>,
+    name: u32,
     /// Whether its kernel thread takes the signal that preempts full threads.
     interruptible: Cell<bool>,
     /// How far the light threads are with their share of the turns, while both kinds are ready.
@@ -129,6 +134,12 @@ pub(crate) struct Worker {
     pub inbox: Inbox,
     /// Shared: whether it sleeps or is about to.
     pub sleeping: Sleep,
+    /// Shared: whether it has a kernel thread.
+    pub seat: Seat,
+    /// Shared: its kernel thread is not needed any more; the monitor says so.
+    pub is_to_leave: AtomicBool,
+    /// What the monitor saw of it last; used by the monitor alone.
+    pub seen: Cell<Seen>,
     /// Shared: threads that have not started.
     pub fresh: Fresh,
     /// Shared: its ready full threads, which other workers take.
@@ -171,7 +182,12 @@ unsafe impl Send for Worker {}
 impl Worker {
     /// Makes the worker of the calling kernel thread.
     pub fn new(runtime: &'static Runtime, index: u32, io: Io) -> io::Result<&'static Worker> {
-        let record = sched::worker_record(index)?;
+        let record = sched::worker_record()?;
+        let name = crate::table::intern(&format!("worker {index}"));
+        let is_spare = index as usize >= runtime.config.workers;
+        if !is_spare {
+            sched::publish_worker_record(record, index, name);
+        }
         let now = clock::now_ns();
         let worker = Box::leak(Box::new(Worker {
             poll: AtomicU32::new(0),
@@ -185,7 +201,7 @@ impl Worker {
             lazy_served: Cell::new(now),
             lazy_turn: AtomicU64::new(0),
             index,
-            tid: task::tid(),
+            tid: AtomicI32::new(task::tid()),
             record,
             runtime,
             queues: RunQueues::new(),
@@ -195,17 +211,22 @@ impl Worker {
             naps: Naps::new(),
             meter: Meter::new(),
             reactor: Reactor::new(io, runtime.config.full_threads)?,
-            tls: arch::thread_pointer(),
+            tls: Cell::new(arch::thread_pointer()),
             own_stack: Cell::new((ptr::null(), 0)),
             trace: Trace::new(index),
             random: Cell::new(0x9E37_79B9_7F4A_7C15 ^ (u64::from(index) << 32) ^ now),
-            float_control: arch::float_control(),
+            float_control: Cell::new(arch::float_control()),
+            is_shown: Cell::new(!is_spare),
+            name,
             interruptible: Cell::new(false),
             share: Cell::new(0),
             inbox: Inbox::new(),
             sleeping: Sleep::new(),
+            seat: Seat::new(),
+            is_to_leave: AtomicBool::new(false),
+            seen: Cell::new(Seen::default()),
             fresh: Fresh::new(),
-            offered: Offered::new(),
+            offered: if is_spare { Offered::with_room() } else { Offered::new() },
             waits: Waits::new(),
             nested: OnceLock::new(),
             spins: AtomicU32::new(0),
@@ -223,8 +244,8 @@ impl Worker {
         Ok(worker)
     }
 
-    /// The loop of the scheduler context. Never returns: workers live as long as the process.
-    pub fn run(&'static self) -> ! {
+    /// The loop of the scheduler context, until the kernel thread has left its seat.
+    pub fn run(&'static self) {
         task::set_poll_base(ptr::from_ref(self).cast());
         loop {
             self.run_post();
@@ -233,7 +254,8 @@ impl Worker {
             }
             match self.next() {
                 Some(thread) => self.resume(thread),
-                None => self.idle(),
+                None if self.idle() => {}
+                None => return,
             }
         }
     }
@@ -288,6 +310,7 @@ impl Worker {
     }
 
     /// The next lazy thread. Light and full ones take turns by their numbers.
+    #[inline(always)]
     fn next_lazy(&'static self) -> Option<&'static Control> {
         let (light, full) = (self.queues.len(), self.offered.len());
         if full == 0 {
@@ -342,7 +365,7 @@ impl Worker {
         thread.worker.store(ptr::from_ref(self).cast_mut(), Relaxed);
         let record = thread.record();
         record.set_worker(self.index as u16);
-        record.set_tid(self.tid);
+        record.set_tid(self.tid());
         record.set_state(State::Ready);
         if thread.kind.get() == Kind::Full {
             self.live_full.fetch_add(1, Relaxed);
@@ -418,77 +441,6 @@ impl Worker {
             if sched::expire(thread, Outcome::TimedOut) {
                 self.ready_local(thread);
             }
-        }
-    }
-
-    // ---- sleeping
-
-    /// Nothing is ready: steal, or sleep until something happens.
-    fn idle(&'static self) {
-        if !self.runtime.has_surplus() && self.runtime.steal_for(self) {
-            return;
-        }
-        self.record.set_running(None);
-        let naps = self.naps.begin(self.now.get());
-        self.sleeping.announce(naps);
-        self.runtime.sleepers.fetch_add(1, Relaxed);
-        self.runtime.nappers.fetch_add(u32::from(naps), Relaxed);
-        if self.inbox.is_empty()
-            && self.fresh.len() == 0
-            && self.offered.len() == 0
-            && self.requests.is_empty()
-        {
-            self.before_sleep();
-            let ns = self.sleep_ns();
-            let ns = if naps { Some(ns.unwrap_or(NAP_NS).min(NAP_NS)) } else { ns };
-            self.meter.sleeps();
-            self.reactor.wait(self, ns);
-            self.meter.slept();
-            self.patience.slept();
-        }
-        self.sleeping.end();
-        self.runtime.nappers.fetch_sub(u32::from(naps), Relaxed);
-        self.runtime.sleepers.fetch_sub(1, Relaxed);
-        self.runtime.monitor.worker_awake();
-        self.budget.set(0);
-    }
-
-    /// What others may want to know of a worker that sleeps.
-    fn before_sleep(&self) {
-        let nested = self.nested.get().map_or(0, Epoll::waiting);
-        self.io_waiting.store((self.reactor.waiting() + nested) as u32, Relaxed);
-        let waits = usize::from(self.waits.first().is_some());
-        self.timers_waiting.store((self.timers.len() + waits) as u32, Relaxed);
-        if let Some(trace) = &self.trace {
-            trace.flush();
-        }
-    }
-
-    /// How long it may sleep: until the first timer, `None` for ever.
-    fn sleep_ns(&self) -> Option<u64> {
-        let first = match (self.timers.first(), self.waits.first()) {
-            (Some(one), Some(other)) => one.min(other),
-            (one, other) => one.or(other)?,
-        };
-        Some(first.saturating_sub(clock::now_ns()).min(SLEEP_NS_MAX))
-    }
-
-    /// Called by others after they gave this worker something.
-    pub fn notify(&self) {
-        self.poll.store(1, Relaxed);
-        if self.sleeping.claim() {
-            self.reactor.signal();
-        }
-    }
-
-    /// As [`Worker::notify`] after a fresh thread, which may wait until a nap is over.
-    pub fn notify_patiently(&self) {
-        // The word's line is the worker's: it is not taken away for nothing.
-        if self.poll.load(Relaxed) == 0 {
-            self.poll.store(1, Relaxed);
-        }
-        if self.sleeping.claim_patiently() {
-            self.reactor.signal();
         }
     }
 }

@@ -327,7 +327,8 @@ unsafe extern "C" fn enter(worker: *mut u8, _packet: *mut u8) -> ! {
     // SAFETY: by 1; workers live for ever.
     let worker: &'static Worker = unsafe { &*worker.cast::<Worker>() };
     full::begin_in_simulation(None);
-    worker.run()
+    worker.run();
+    unreachable!("a simulated worker keeps its seat")
 }
 
 // ---- the reactor's side

@@ -12,7 +12,7 @@ mod pool;
 mod region;
 
 pub(crate) use pool::{
-    Cache, KERNEL_CLASS, SLOTS_MADE, decay, forget_pools, give, slots_made, take,
+    Cache, KERNEL_CLASS, SLOTS_MADE, decay, forget_pools, give, give_all, slots_made, take,
 };
 
 use crate::sys::libc_tls;

@@ -298,3 +298,12 @@ fn give_batch(cache: &Cache, class: usize, count: u32) {
     let _guard = pool.lock.lock();
     cache.0[class].move_to(&pool.free, count);
 }
+
+/// Puts all pairs of a cache back: its worker's kernel thread goes.
+pub(crate) fn give_all(cache: &Cache) {
+    for class in 0..=CLASSES {
+        if cache.0[class].count.get() != 0 {
+            give_batch(cache, class, u32::MAX);
+        }
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, CString};
 use std::io::{self, Write};
+use std::sync::mpsc;
 
 use rustix::fs::{Mode, OFlags};
 
@@ -50,18 +51,52 @@ pub(crate) fn block_signals() {
     }
 }
 
-/// Gives the calling kernel thread an alternate signal stack of `bytes`, so that an overflow of a
-/// user-level stack can be reported.
-pub(crate) fn set_alternate_stack(bytes: usize) -> io::Result<()> {
-    let memory = super::memory::reserve(bytes)?;
-    // SAFETY: the whole reservation made above.
-    unsafe { super::memory::commit(memory, bytes)? };
-    let stack = libc::stack_t { ss_sp: memory.cast(), ss_flags: 0, ss_size: bytes };
-    // SAFETY: the memory stays mapped for the life of the process; workers never end.
-    if unsafe { libc::sigaltstack(&stack, core::ptr::null_mut()) } != 0 {
-        return Err(io::Error::last_os_error());
+/// Starts a kernel thread of the runtime's own, without signals, and waits until it runs `body`: on
+/// its way there it comes to the program's allocator, which a thread that is made next may hold.
+pub(crate) fn start_helper(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let (send, receive) = mpsc::sync_channel(1);
+    let whole = move || {
+        block_signals();
+        let _ = send.send(());
+        drop(send);
+        body();
+    };
+    std::thread::Builder::new().name(name.into()).spawn(whole)?;
+    receive.recv().map_err(io::Error::other)
+}
+
+/// The alternate signal stack of the calling kernel thread, so that an overflow of a user-level
+/// stack can be reported. Given back when this goes.
+pub(crate) struct AlternateStack {
+    memory: *mut u8,
+    bytes: usize,
+}
+
+impl AlternateStack {
+    pub fn new(bytes: usize) -> io::Result<Self> {
+        let memory = super::memory::reserve(bytes)?;
+        let this = AlternateStack { memory, bytes };
+        // SAFETY: the whole reservation made above.
+        unsafe { super::memory::commit(memory, bytes)? };
+        let stack = libc::stack_t { ss_sp: memory.cast(), ss_flags: 0, ss_size: bytes };
+        // SAFETY: the memory stays mapped until `drop`, which takes it from the kernel first.
+        if unsafe { libc::sigaltstack(&stack, core::ptr::null_mut()) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(this)
     }
-    Ok(())
+}
+
+impl Drop for AlternateStack {
+    fn drop(&mut self) {
+        let none =
+            libc::stack_t { ss_sp: core::ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
+        // SAFETY: plain calls; the reservation is ours, and no handler runs on it: this does.
+        unsafe {
+            libc::sigaltstack(&none, core::ptr::null_mut());
+            libc::munmap(self.memory.cast(), self.bytes);
+        }
+    }
 }
 
 /// State letter of a kernel thread of this process, from /proc; `None` when it is gone.

@@ -141,9 +141,9 @@ impl Worker {
     }
 
     /// Called after giving this worker something that it finds when it has nothing to do.
-    fn stay_awake(&self) {
+    fn stay_awake(&'static self) {
         if self.sleeping.claim() {
-            self.reactor.signal();
+            self.signal();
         }
     }
 }

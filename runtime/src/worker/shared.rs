@@ -29,7 +29,7 @@ impl Worker {
 
     /// Who runs next finds the floating-point control that it would have found.
     pub fn restore_float_control(&self) {
-        arch::set_float_control(self.float_control);
+        arch::set_float_control(self.float_control.get());
     }
 
     /// Takes up to `count` ready full threads of another worker; returns how many it got.
@@ -49,7 +49,10 @@ impl Worker {
         } else if let Some(nested) = self.nested.get() {
             nested.poll(self);
         }
-        self.offered.enlarge();
+        // What a spare worker would allocate with may be held by a thread that it is to run.
+        if !self.is_spare() {
+            self.offered.enlarge();
+        }
         if self.rest.swap(false, Relaxed) {
             self.runtime.give_away(self);
         } else if self.offered.len() > 1

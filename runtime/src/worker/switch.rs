@@ -190,7 +190,7 @@ impl Worker {
         }
         let (bottom, size) = self.own_stack.get();
         let left = sanitizer::leave(bottom, size, ends);
-        let tls = moves(me).then_some(self.tls);
+        let tls = moves(me).then_some(self.tls.get());
         #[cfg(feature = "sim")]
         let kept = full::keep();
         // SAFETY: the scheduler context was saved when it resumed a thread; it has the kernel
@@ -240,7 +240,7 @@ impl Worker {
                 hibernate::restore(&self.drowsy, next);
             }
             let special = own || (cfg!(feature = "sim") && moves(next));
-            return special.then_some(self.tls);
+            return special.then_some(self.tls.get());
         }
         Some(next.thread_pointer() as usize)
     }

@@ -25,6 +25,9 @@ mod fresh;
 mod inbox;
 #[path = "../../src/raw_lock.rs"]
 mod raw_lock;
+#[path = "../../src/seat.rs"]
+mod seat;
+mod seat_models;
 #[path = "../../src/sleep.rs"]
 mod sleep;
 #[path = "../../src/timer.rs"]

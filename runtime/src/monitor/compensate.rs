@@ -1,0 +1,182 @@
+//! Compensation: as many workers run as were configured, whatever others are blocked.
+//!
+//! Threads of a blocked worker that may move (those that have not started, full ones that are
+//! ready) are taken by a worker that sleeps, best a regular one, else a spare one; when enough
+//! workers run, by one of these. There is no limit but that of the kernel for threads: were there
+//! one, that many threads that wait in the kernel for another thread would wait for ever. When
+//! workers come back and too many run, those started last rest, and those that nobody has needed
+//! for a round give their kernel threads back, some at a time.
+//!
+//! The monitor wakes; it never makes a kernel thread, which may have to wait for the thread that
+//! the new one is to run. Spare workers are made in advance (`steward.rs`): one, as soon as there
+//! may be full threads, and as many as are in use, within a bound, so that a burst finds them. When
+//! there is none for [`PATIENCE_NS`], because the steward waits or the kernel refuses, the blocked
+//! workers take turns instead: a full thread that waits in the kernel is made to leave its worker,
+//! as if its slice were over, and asks the kernel again at its next turn. (So its system call is
+//! interrupted; `preempt.rs` says for which calls that shows.) Threads that can't be left there
+//! keep a worker each; what waits at it goes to the worker whose turn is next, so the others share
+//! what is left, and each comes to its turn.
+
+use core::ptr;
+use core::sync::atomic::Ordering::Relaxed;
+
+use super::Watch;
+use crate::control::Kind;
+use crate::full;
+use crate::preempt;
+use crate::runtime::Runtime;
+use crate::worker::Worker;
+
+/// Most spare workers that are kept ready without being needed.
+const READY_MAX: u32 = 32;
+/// How long threads may wait for a spare worker before those that are blocked take turns.
+const PATIENCE_NS: u64 = 100_000_000;
+/// Kernel threads that are given back in one round: this part of those that are not needed, and so
+/// many at least.
+const LEAVING_PART: u32 = 4;
+const LEAVING_MIN: u32 = 4;
+
+/// What the monitor remembers of the spare workers.
+#[derive(Default)]
+pub(super) struct Spares {
+    /// Those that were ready and those that ran, at the last look.
+    ready: u32,
+    in_use: u32,
+    /// Workers that there were too few, at the last look.
+    missing: u32,
+    /// Fewest that were ready at a look of this round.
+    ready_min: u32,
+    /// For how long threads have waited for one, ns, and since when none waits.
+    short_ns: u64,
+    calm_ns: u64,
+    /// The worker whose turn it is to leave its thread.
+    turn: usize,
+}
+
+impl Spares {
+    /// A look begins.
+    pub fn begin(&mut self) {
+        (self.ready, self.in_use, self.missing) = (0, 0, 0);
+    }
+
+    /// A spare worker was seen.
+    pub fn count(&mut self, is_asleep: bool) {
+        self.ready += u32::from(is_asleep);
+        self.in_use += u32::from(!is_asleep);
+    }
+
+    /// How many should be ready.
+    fn wanted(&self) -> u32 {
+        self.in_use.clamp(u32::from(full::exist()), READY_MAX)
+    }
+
+    /// A round is over: has some of those leave that nobody has needed in it; true if there are
+    /// any. Those to which threads belong stay with these.
+    pub fn end_round(&mut self, runtime: &'static Runtime) -> bool {
+        let surplus = core::mem::replace(&mut self.ready_min, self.ready);
+        let surplus = surplus.min(self.ready).saturating_sub(self.wanted());
+        let leaving = (surplus / LEAVING_PART).max(LEAVING_MIN).min(surplus);
+        let all = (0..runtime.count()).rev().map(|index| runtime.worker(index));
+        let may_leave = |worker: &&'static Worker| {
+            let is_ready = worker.is_spare() && worker.sleeping.is_asleep();
+            is_ready && !worker.seat.is_empty() && !worker.is_needed()
+        };
+        let mut leave = false;
+        for worker in all.filter(may_leave).take(leaving as usize) {
+            worker.is_to_leave.store(true, Relaxed);
+            worker.notify();
+            leave = true;
+        }
+        leave
+    }
+}
+
+impl Watch {
+    /// Finds workers for the threads of blocked ones that may move; `runs` workers are not blocked
+    /// and do not sleep.
+    pub(super) fn compensate(&mut self, mut runs: u32) {
+        let runtime = self.runtime;
+        for worker in runtime.workers() {
+            if !worker.blocked.load(Relaxed) || !is_left(worker) {
+                continue;
+            }
+            if runs >= runtime.config.workers as u32 {
+                runtime.give_away(worker);
+                continue;
+            }
+            runs += 1;
+            match runtime.wake_one() {
+                Some(woken) if woken.is_spare() => {
+                    runtime.monitor.spares.fetch_add(1, Relaxed);
+                    self.spares.ready = self.spares.ready.saturating_sub(1);
+                    self.spares.in_use += 1;
+                    self.spares.short_ns = 0;
+                }
+                Some(_) => self.spares.short_ns = 0,
+                None => self.spares.missing += 1,
+            }
+        }
+        if self.spares.missing != 0 {
+            self.go_without();
+        }
+    }
+
+    /// Has the steward make spare workers when there are too few.
+    pub(super) fn keep_ready(&mut self) {
+        let spares = &mut self.spares;
+        // Where workers take turns one of them runs between two turns.
+        spares.calm_ns += self.elapsed;
+        if spares.calm_ns > PATIENCE_NS {
+            spares.short_ns = 0;
+        }
+        spares.ready_min = spares.ready_min.min(spares.ready);
+        let wanted = spares.wanted() + spares.missing;
+        self.runtime.steward.want(wanted, spares.ready < wanted);
+    }
+
+    /// There are too few workers that can be woken.
+    #[cold]
+    fn go_without(&mut self) {
+        self.spares.short_ns += self.elapsed;
+        self.spares.calm_ns = 0;
+        if self.spares.short_ns >= PATIENCE_NS && preempt::missing().is_none() {
+            self.take_turns();
+        }
+    }
+
+    /// Asks the next one of the blocked workers that has others to run to leave its thread. It gets
+    /// those of the workers that can't: that run no full thread, or did not leave at their turn.
+    fn take_turns(&mut self) {
+        let (runtime, last) = (self.runtime, self.spares.turn);
+        let keeps = |worker: &&'static Worker| {
+            let is_asked = worker.index as usize != last && runs_full(worker);
+            worker.blocked.load(Relaxed) && is_left(worker) && !is_asked
+        };
+        let count = runtime.count();
+        for step in 1..=count {
+            let worker = runtime.worker((last + step) % count);
+            let is_blocked = worker.blocked.load(Relaxed) && !worker.seat.is_empty();
+            if !is_blocked || !runs_full(worker) {
+                continue;
+            }
+            let others = runtime.workers().filter(|other| !ptr::eq(*other, worker));
+            others.filter(keeps).for_each(|other| runtime.hand_over(other, worker));
+            if is_left(worker) {
+                self.spares.turn = worker.index as usize;
+                return preempt::ask(worker.tid());
+            }
+        }
+    }
+}
+
+/// Whether `worker` runs a full thread.
+fn runs_full(worker: &Worker) -> bool {
+    // SAFETY: null or a slot of the slab.
+    let running = unsafe { worker.current.load(Relaxed).as_ref() };
+    running.is_some_and(|thread| thread.kind.get() == Kind::Full)
+}
+
+/// Whether there is something at `worker` that others may take.
+fn is_left(worker: &Worker) -> bool {
+    worker.fresh.len() + worker.offered.len() != 0
+}

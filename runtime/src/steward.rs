@@ -1,0 +1,178 @@
+//! The steward: a kernel thread that does for the monitor what may have to wait.
+//!
+//! To make a kernel thread takes the program's allocator and the loader's lock, for its
+//! thread-local storage; so does the end of one, and a line on standard error may wait for its
+//! reader. Any of these may be in the hands of a full thread that does not run, and for which the
+//! monitor has to find a worker. So the monitor waits for nothing and allocates nothing: it wakes
+//! spare workers that are ready, and has the steward make others in advance. While the steward
+//! itself waits, those that are ready must do; how the monitor goes on without any is said in
+//! `monitor/compensate.rs`.
+//!
+//! Protocol: who wants something stores it, then calls ([`Steward::call`]); the steward takes the
+//! call back, then looks at all that may be wanted. So a call that comes while it looks makes it
+//! look again.
+//!
+//! Not here: how many spare workers there should be, and which of them go, is the monitor's choice.
+
+use core::sync::atomic::Ordering::{AcqRel, Relaxed, SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::io::{self, Write};
+use std::time::Duration;
+
+use crate::deadlock::{self, HELPERS_IDLE, Waiting};
+use crate::runtime::Runtime;
+use crate::stack;
+use crate::sys::{futex, libc_tls, task};
+use crate::worker::Worker;
+
+/// Roles that there may be.
+const ROLES: usize = 1 << 16;
+/// How long it waits after the kernel has refused a thread, before it tries again by itself.
+const AGAIN: Duration = Duration::from_millis(20);
+
+/// See the file's head.
+pub(crate) struct Steward {
+    /// 1 = called. It sleeps on it.
+    calls: AtomicU32,
+    /// Spare workers that should be ready.
+    wanted: AtomicU32,
+    /// The monitor asks for a round of decay.
+    is_to_decay: AtomicBool,
+    /// There was something to decay in the last round.
+    pub decays: AtomicBool,
+    /// All workers sleep: there may be a deadlock to report.
+    is_to_report: AtomicBool,
+    /// A role whose threads block their workers, 0 = none.
+    role: AtomicU32,
+    /// Roles that were named so.
+    named: [AtomicU64; ROLES / 64],
+}
+
+impl Steward {
+    pub const fn new() -> Self {
+        Steward {
+            calls: AtomicU32::new(0),
+            wanted: AtomicU32::new(0),
+            is_to_decay: AtomicBool::new(false),
+            decays: AtomicBool::new(false),
+            is_to_report: AtomicBool::new(false),
+            role: AtomicU32::new(0),
+            named: [const { AtomicU64::new(0) }; ROLES / 64],
+        }
+    }
+
+    /// Starts its kernel thread.
+    pub fn start(&'static self, runtime: &'static Runtime) -> io::Result<()> {
+        task::start_helper("heddle-steward", move || self.run(runtime))
+    }
+
+    /// There is something to do; from anywhere.
+    pub fn call(&self) {
+        // ORDER: Release publishes what is wanted; pairs with the swap in `run`.
+        if self.calls.swap(1, AcqRel) == 0 {
+            futex::wake(&self.calls, 1);
+        }
+    }
+
+    /// `count` spare workers should be ready; `is_less`: fewer are.
+    pub fn want(&self, count: u32, is_less: bool) {
+        self.wanted.store(count, Relaxed);
+        if is_less {
+            self.call();
+        }
+    }
+
+    /// Memory of threads that ended is to be given back, some at a time.
+    pub fn decay(&self) {
+        self.is_to_decay.store(true, Relaxed);
+        self.call();
+    }
+
+    /// All workers sleep, and so does the monitor.
+    pub fn report(&self) {
+        self.is_to_report.store(true, Relaxed);
+        self.call();
+    }
+
+    /// Has it said once that threads of `role` block their workers. While it says so of another
+    /// one, nothing happens: the monitor will come again.
+    pub fn name(&self, role: u16) {
+        let (word, bit) = (&self.named[role as usize / 64], 1 << (role % 64));
+        if word.load(Relaxed) & bit == 0
+            && self.role.compare_exchange(0, u32::from(role) + 1, AcqRel, Relaxed).is_ok()
+        {
+            word.fetch_or(bit, Relaxed);
+            self.call();
+        }
+    }
+
+    fn run(&self, runtime: &'static Runtime) -> ! {
+        let (mut is_refused, mut was_reported) = (false, false);
+        loop {
+            {
+                let _counted = Waiting::new(&HELPERS_IDLE);
+                if self.calls.load(SeqCst) == 0 {
+                    futex::wait(&self.calls, 0, is_refused.then_some(AGAIN));
+                }
+            }
+            // ORDER: Acquire pairs with the Release in `call`.
+            if self.calls.swap(0, AcqRel) == 0 && !is_refused {
+                continue;
+            }
+            is_refused = self.fill_seats(runtime).is_err();
+            if self.is_to_decay.swap(false, Relaxed) {
+                let more = stack::decay() | libc_tls::decay();
+                self.decays.store(more, Relaxed);
+            }
+            let role = self.role.load(Relaxed);
+            if role != 0 {
+                name((role - 1) as u16);
+                self.role.store(0, Relaxed);
+            }
+            if self.is_to_report.swap(false, Relaxed) && !was_reported {
+                was_reported = report(runtime);
+            }
+        }
+    }
+
+    /// Makes kernel threads for the spare workers that were given something and have none, and for
+    /// those that should be ready.
+    fn fill_seats(&self, runtime: &'static Runtime) -> io::Result<()> {
+        let is_empty = |worker: &&'static Worker| worker.seat.is_empty();
+        let empty_seats = || runtime.seats().filter(is_empty);
+        for worker in empty_seats().filter(|worker| !worker.sleeping.is_asleep()) {
+            runtime.fill(worker)?;
+        }
+        // One that was made just now may not sleep yet.
+        for _ in runtime.ready_spares()..self.wanted.load(Relaxed) {
+            match empty_seats().next() {
+                Some(worker) => runtime.fill(worker)?,
+                None => drop(runtime.add_spare()?),
+            }
+        }
+        runtime.count_seats();
+        Ok(())
+    }
+}
+
+/// Says that threads of `role` block their workers. A closed standard error must not end it.
+fn name(role: u16) {
+    let role = crate::table::role_name(role);
+    let _ = writeln!(
+        io::stderr(),
+        "heddle: a thread of role \"{}\" blocks its worker in the kernel while others wait; \
+         heddle::blocking() would run that call elsewhere",
+        role.as_deref().unwrap_or("(none)")
+    );
+}
+
+/// Reports a deadlock, if there is one.
+fn report(runtime: &'static Runtime) -> bool {
+    // It is a helper that does not wait for anybody.
+    let _counted = Waiting::new(&HELPERS_IDLE);
+    let text = deadlock::report(runtime);
+    if let Some(text) = &text {
+        let _ = write!(io::stderr(), "{text}");
+    }
+    text.is_some()
+}
