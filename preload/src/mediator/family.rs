@@ -16,6 +16,9 @@ use super::proc::{self, Stat};
 use super::workers::Workers;
 use super::world::Attributes;
 
+/// The parent of the kernel's own threads, which never have an environment.
+const KTHREADD: i32 = 2;
+
 /// One process.
 #[derive(Debug)]
 pub struct Member {
@@ -100,29 +103,58 @@ fn inode_of(pid: i32) -> Option<u64> {
 }
 
 /// What `heddle run` gave to a program and to whatever that starts: the path of this run's plan. A
-/// fork has what its creator was started with. `None` where nobody gave one, or where /proc does
-/// not tell.
-fn plan_of(pid: i32) -> Option<Vec<u8>> {
-    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
-    let mut variables = environment.split(|byte| *byte == 0);
-    Some(variables.find_map(|it| it.strip_prefix(b"HEDDLE_PLAN="))?.to_vec())
+/// fork has what its creator was started with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Plan {
+    /// /proc shows an empty environment: so it does for a moment while a process is on its way
+    /// into its program, when whoever started it has heard already that it is there.
+    NotYet,
+    /// Nobody gave one, or /proc does not tell.
+    None,
+    Path(Vec<u8>),
+}
+
+impl Plan {
+    fn of(pid: i32) -> Plan {
+        let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { return Plan::None };
+        if environment.is_empty() {
+            return Plan::NotYet;
+        }
+        let mut variables = environment.split(|byte| *byte == 0);
+        let path = variables.find_map(|it| it.strip_prefix(b"HEDDLE_PLAN="));
+        path.map_or(Plan::None, |path| Plan::Path(path.to_vec()))
+    }
 }
 
 /// Tells processes of a run by its plan.
 #[derive(Clone, Debug)]
 pub struct Kin {
-    plan: Option<Vec<u8>>,
+    plan: Plan,
+    /// The first process.
+    pid: i32,
     since: u64,
 }
 
 impl Kin {
     fn of(pid: i32, since: u64) -> Kin {
-        Kin { plan: plan_of(pid), since }
+        Kin { plan: Plan::of(pid), pid, since }
+    }
+
+    fn look_again(&mut self) {
+        if self.plan == Plan::NotYet {
+            self.plan = Plan::of(self.pid);
+        }
     }
 
     /// Whether a process is of the run.
     pub fn has(&self, pid: i32, stat: &Stat) -> bool {
-        self.plan.is_some() && stat.started >= self.since && plan_of(pid) == self.plan
+        let is_known = matches!(self.plan, Plan::Path(_));
+        is_known && stat.started >= self.since && Plan::of(pid) == self.plan
+    }
+
+    /// Whether nobody can tell yet.
+    fn may_have(&self, pid: i32, stat: &Stat) -> bool {
+        stat.started >= self.since && stat.parent != KTHREADD && Plan::of(pid) == Plan::NotYet
     }
 }
 
@@ -169,12 +201,14 @@ impl Family {
     }
 
     /// By what others of this run are told.
-    pub fn kin(&self) -> &Kin {
+    pub fn kin(&mut self) -> &Kin {
+        self.kin.look_again();
         &self.kin
     }
 
     /// Takes in who was born, lets go who died. Whether anything changed.
     pub fn refresh(&mut self) -> bool {
+        self.kin.look_again();
         let before = self.members.len();
         self.members.retain(|pid, member| {
             Stat::of(*pid).is_some_and(|stat| stat.started == member.started && !stat.is_over())
@@ -203,6 +237,7 @@ impl Family {
                 break;
             }
         }
+        unknown.retain(|(pid, stat)| !self.kin.may_have(*pid, stat));
         self.strangers.extend(unknown.into_iter().map(|(pid, _)| pid));
         let alive: HashSet<i32> = all.into_iter().collect();
         self.strangers.retain(|pid| alive.contains(pid));
@@ -257,7 +292,11 @@ impl Family {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::process::{Child, Command, Stdio};
     use std::sync::{Mutex, PoisonError};
+    use std::thread::sleep;
+    use std::time::{Duration, Instant};
 
     use heddle_record::{Class, Fields, Group, Place, Table};
 
@@ -288,6 +327,69 @@ mod tests {
         let (kind, state) = (Kind::KernelThread, State::Ready);
         let known = Fields { generation: 1, tid, kind, state, ..Fields::default() };
         table.record(0).publish(&Fields { class, priority, ..known });
+    }
+
+    /// Ends the process when it goes.
+    struct Ended(Child);
+
+    impl Ended {
+        fn pid(&self) -> i32 {
+            self.0.id() as i32
+        }
+    }
+
+    impl Drop for Ended {
+        fn drop(&mut self) {
+            let _ = (self.0.kill(), self.0.wait());
+        }
+    }
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("/bin/sh");
+        command.env_clear().args(["-c", script]).stdin(Stdio::piped());
+        command
+    }
+
+    fn until(what: &str, holds: impl Fn() -> bool) {
+        let end = Instant::now() + Duration::from_secs(60);
+        while !holds() {
+            assert!(Instant::now() < end, "never: {what}");
+            sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// A process without an environment until it is told to have this plan.
+    fn late(plan: &str) -> Ended {
+        let script = format!("read line; HEDDLE_PLAN={plan} exec sleep 60");
+        let process = Ended(shell(&script).spawn().expect("a shell"));
+        // Before it is the shell it has our environment.
+        until("start", || Plan::of(process.pid()) == Plan::NotYet);
+        process
+    }
+
+    fn go_on(process: &mut Ended) {
+        let input = process.0.stdin.as_mut().expect("a pipe");
+        input.write_all(b"\n").expect("it reads");
+        until("plan", || matches!(Plan::of(process.pid()), Plan::Path(_)));
+    }
+
+    #[test]
+    fn who_has_no_environment_yet_is_looked_at_again() {
+        let mut first = late("one");
+        let mut family = Family::of(first.pid()).expect("it lives");
+        let mut other = late("one");
+        let stranger = late("two");
+        assert!(!family.refresh());
+        go_on(&mut first);
+        // Nobody's child, as a daemon is: it is told by the plan alone.
+        let daemon = Ended(shell("exec sleep 60").env("HEDDLE_PLAN", "one").spawn().expect("one"));
+        until("plan", || Plan::of(daemon.pid()) == Plan::Path(b"one".to_vec()));
+        assert!(family.refresh());
+        go_on(&mut other);
+        assert!(family.refresh());
+        let members: HashSet<i32> = family.pids().collect();
+        assert_eq!(members, HashSet::from([first.pid(), daemon.pid(), other.pid()]));
+        drop(stranger);
     }
 
     #[test]
