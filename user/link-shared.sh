@@ -38,7 +38,7 @@ trap 'rm -rf "$work"' EXIT
 printf -- '-Wl,--wrap=%s\n' $names __tls_get_addr >"$work/wraps"
 
 {
-	cat "$here/arch/x86_64.S"
+	cat "$here/arch/x86_64.S" "$here/arch/x86_64_context.S"
 	echo "$list" | awk '{ printf "TAKEN %s, %d, %s\n", $1, NR - 1, $2 == "" ? "all" : $2 }'
 	printf '\t.section .rodata\n'
 	for name in $names; do

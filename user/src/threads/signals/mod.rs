@@ -27,6 +27,7 @@
 
 pub mod actions;
 pub mod alternate;
+mod context;
 pub mod faults;
 mod jump;
 mod older;
