@@ -122,10 +122,20 @@ fn the_kernel_knows_whether_a_kernel_thread_runs() {
         let _ = wait.recv();
     });
     table.record(2).publish(&kernel(receive.recv().expect("a tid")));
-    std::thread::sleep(std::time::Duration::from_millis(50));
-
-    let mut snapshot = table.reader().expect("a reader").snapshot().expect("a snapshot");
-    snapshot.ask_kernel();
+    let look = || {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        let mut snapshot = table.reader().expect("a reader").snapshot().expect("a snapshot");
+        snapshot.ask_kernel();
+        snapshot
+    };
+    // On a busy machine it may still be on its way into the wait.
+    let mut snapshot = look();
+    for _ in 0..1000 {
+        if snapshot.threads[2].fields.state != State::Running {
+            break;
+        }
+        snapshot = look();
+    }
     let states: Vec<_> = snapshot.threads.iter().map(|thread| thread.fields.state).collect();
     assert_eq!(states, [State::Running, State::Ready, State::Parked]);
     assert!(snapshot.threads[0].fields.cpu_ns > 0);

@@ -18,8 +18,8 @@ use crate::repo::Repo;
 
 /// From a clean tree `make run` compiles first.
 const START_LIMIT: Duration = Duration::from_secs(600);
-const ANSWER_LIMIT: Duration = Duration::from_secs(10);
-const END_LIMIT: Duration = Duration::from_secs(15);
+const ANSWER_LIMIT: Duration = Duration::from_secs(60);
+const END_LIMIT: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 struct Server {
