@@ -2,7 +2,7 @@
 //! threads that end to full threads that start.
 //!
 //! glibc frees it in a function that only the end of its own threads reaches. So a pair of words
-//! (found by [`super::probe`]: those that the first `malloc` of a thread changes) is taken out of
+//! (found by [`words`]: those that the first `malloc` of a thread changes) is taken out of
 //! the block of a thread that ended and given to the next one: a new thread starts with a warm
 //! cache, and 10^5 short threads need no more caches than were alive at once. Those that nobody has
 //! needed for a while go the way glibc knows: a short kernel thread puts them in the place of its
@@ -17,8 +17,12 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::functions::address;
+
 /// Most words that malloc may have per thread; glibc has two.
 pub(super) const WORDS_MAX: usize = 4;
+/// Bytes of libc's own TLS that are watched for malloc's words.
+const WATCHED_BYTES_MAX: usize = 2048;
 /// Caches that go in one round of decay.
 const DECAYED_AT_ONCE: usize = 64;
 
@@ -160,4 +164,83 @@ extern "C" fn adopt(argument: *mut c_void) -> *mut c_void {
         }
     }
     ptr::null_mut()
+}
+
+/// The words of libc's TLS that the calling thread's first use of malloc changes, and of Box: the
+/// program may have an allocator of its own, beside which the runtime has the C library's.
+pub(super) fn words(tls: *mut u8) -> Result<Words, String> {
+    let (start, bytes) = libc_segment().ok_or("the C library has no TLS of its own")?;
+    let start = start.cast::<usize>();
+    let count = bytes / size_of::<usize>();
+    let mut before = [0; WATCHED_BYTES_MAX / size_of::<usize>()];
+    if count > before.len() {
+        return Err(format!("the C library has {bytes} bytes of TLS"));
+    }
+    // SAFETY: the calling thread's own segment; nothing here refers to it.
+    unsafe {
+        start.copy_to_nonoverlapping(before.as_mut_ptr(), count);
+        let memory = libc::malloc(100);
+        memory.cast::<u8>().write_volatile(1);
+        libc::free(memory);
+    }
+    drop(std::hint::black_box(Box::new([1_u8; 100])));
+    let mut words = Words::default();
+    // SAFETY: any thread has one.
+    let errno = unsafe { libc::__errno_location() } as usize & !7;
+    for (index, &old) in before[..count].iter().enumerate() {
+        // SAFETY: inside the segment.
+        let place = unsafe { start.add(index) };
+        // SAFETY: as above.
+        if unsafe { place.read() } == old || place as usize == errno {
+            continue;
+        }
+        if words.count == WORDS_MAX {
+            return Err("malloc keeps more than is known per thread".into());
+        }
+        words.offsets[words.count] = (place as isize).wrapping_sub(tls as isize);
+        words.unused[words.count] = old;
+        words.count += 1;
+    }
+    Ok(words)
+}
+
+/// The C library's TLS of the calling thread: address and bytes. Allocates nothing.
+fn libc_segment() -> Option<(*mut u8, usize)> {
+    struct Search {
+        inside: usize,
+        found: Option<(*mut u8, usize)>,
+    }
+    /// # Safety
+    /// 1. Called by `dl_iterate_phdr` with a `Search`.
+    unsafe extern "C" fn each(
+        info: *mut libc::dl_phdr_info,
+        bytes: usize,
+        search: *mut c_void,
+    ) -> i32 {
+        // SAFETY: by 1 these are valid; `bytes` says which fields it has.
+        let (info, search) = unsafe { (&*info, &mut *search.cast::<Search>()) };
+        if bytes < size_of::<libc::dl_phdr_info>() || info.dlpi_phnum == 0 {
+            return 0;
+        }
+        // SAFETY: the library's program headers.
+        let headers =
+            unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) };
+        let holds = |h: &libc::Elf64_Phdr| {
+            let start = (info.dlpi_addr + h.p_vaddr) as usize;
+            h.p_type == libc::PT_LOAD && search.inside.wrapping_sub(start) < h.p_memsz as usize
+        };
+        if !headers.iter().any(holds) {
+            return 0;
+        }
+        let tls = headers.iter().find(|header| header.p_type == libc::PT_TLS);
+        if let Some(tls) = tls.filter(|_| !info.dlpi_tls_data.is_null()) {
+            search.found = Some((info.dlpi_tls_data.cast(), tls.p_memsz as usize));
+        }
+        1
+    }
+    let inside = address(c"__ctype_init")? as usize;
+    let mut search = Search { inside, found: None };
+    // SAFETY: the callback gets what it expects.
+    unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut search).cast()) };
+    search.found
 }

@@ -10,13 +10,15 @@
 //! is so, and whether the function does what is said above, [`examine`] tries out; where it is
 //! otherwise nothing is kept, and all else works.
 //!
-//! Invariant: a kept block differs from one that was made new in what [`renew`] writes, only.
+//! Invariant: a kept block differs from one that was made new in what [`renew`] writes, only, and
+//! in what `wipe.rs` knows to be of no account.
 
 use std::ffi::c_void;
 use std::mem::size_of;
 use std::ptr;
 
 use super::functions::Functions;
+use super::wipe::Wipe;
 use crate::sys::memory::{self, PAGE};
 
 /// Where the dtv is, in words from the thread pointer.
@@ -60,20 +62,14 @@ pub(super) unsafe fn is_static(tls: *mut u8) -> bool {
     }
 }
 
-/// Where a block's parts are: the bytes of `struct pthread`, and of the libraries.
-struct Parts {
-    pthread: (*mut u8, usize),
-    libraries: (*mut u8, usize),
-}
-
-fn parts(tls: *mut u8, below: usize, above: usize) -> Parts {
-    let low = (tls.wrapping_sub(below), below);
+/// Where the libraries' part of a block is, and its bytes.
+fn libraries(tls: *mut u8, below: usize, above: usize) -> (*mut u8, usize) {
     if cfg!(target_arch = "x86_64") {
-        return Parts { pthread: (tls, above), libraries: low };
+        return (tls.wrapping_sub(below), below);
     }
     // Two words, of which the first is the dtv.
     let header = 2 * size_of::<usize>();
-    Parts { pthread: low, libraries: (tls.wrapping_add(header), above - header) }
+    (tls.wrapping_add(header), above - header)
 }
 
 /// Makes a block that was kept as good as new, but for what the caller fills in.
@@ -81,15 +77,21 @@ fn parts(tls: *mut u8, below: usize, above: usize) -> Parts {
 /// # Safety
 /// 1. `[tls - below, tls + above)` is a block that was kept: its thread has ended, and
 ///    [`is_static`].
-/// 2. `init` is the library's, and [`examine`] has said yes.
-pub(super) unsafe fn renew(init: Init, tls: *mut u8, below: usize, above: usize) {
-    let Parts { pthread, libraries } = parts(tls, below, above);
+/// 2. `init` is the library's, `wipe` is of its structure, and [`examine`] has said yes.
+pub(super) unsafe fn renew(
+    init: Init,
+    (wipe, pthread): (&Wipe, *mut u8),
+    tls: *mut u8,
+    below: usize,
+    above: usize,
+) {
+    let libraries = libraries(tls, below, above);
     // SAFETY: by 1 and 2; the table stays as it is while its name is away.
     unsafe {
         let place = tls.cast::<*mut Entry>().add(DTV);
         let table = place.read();
         let generation = (*table).value;
-        pthread.0.write_bytes(0, pthread.1);
+        wipe.wipe(pthread);
         place.write(table);
         init(tls.cast(), true);
         if (*dtv(tls)).value != generation {
@@ -169,14 +171,19 @@ pub(super) fn used_below(below: usize, above: usize) -> usize {
 }
 
 /// Whether blocks can be kept: tries it on one of its own.
-pub(super) fn examine(functions: &Functions, below: usize, above: usize) -> Option<Init> {
+pub(super) fn examine(
+    functions: &Functions,
+    wipe: &Wipe,
+    below: usize,
+    above: usize,
+) -> Option<Init> {
     let init = functions.init_tls?;
     let bytes = (below + above).next_multiple_of(PAGE);
     let memory = memory::reserve(bytes).ok()?;
     // SAFETY: the reservation, which nobody else knows.
     let keeps = unsafe {
         memory::commit(memory, bytes).is_ok()
-            && trial(functions, init, memory.add(below), below, above)
+            && trial(functions, (init, wipe), memory.add(below), below, above)
     };
     // SAFETY: as above; the trial is over.
     unsafe { libc::munmap(memory.cast(), bytes) };
@@ -187,7 +194,7 @@ pub(super) fn examine(functions: &Functions, below: usize, above: usize) -> Opti
 /// 1. A block of this size fits around `tls`; it is zero, and nobody uses it.
 unsafe fn trial(
     functions: &Functions,
-    init: Init,
+    (init, wipe): (Init, &Wipe),
     tls: *mut u8,
     below: usize,
     above: usize,
@@ -209,7 +216,7 @@ unsafe fn trial(
             for module in modules.inside(below, above) {
                 tls.offset(module.offset).write_bytes(DIRT, module.bytes);
             }
-            renew(init, tls, below, above);
+            renew(init, (wipe, functions.pthread_of(tls)), tls, below, above);
             keeps = modules.inside(below, above).map(read).eq(first)
                 && ptr::eq(dtv(tls), table)
                 && has_entries(tls, &modules, below, above);

@@ -29,6 +29,11 @@ pub(super) struct Value {
     pub data: *mut c_void,
 }
 
+pub(super) const VALUE_BYTES: usize = size_of::<Value>();
+pub(super) const BLOCK_BYTES: usize = BLOCK * VALUE_BYTES;
+/// Of the pointers to a thread's blocks.
+pub(super) const BLOCKS_BYTES: usize = BLOCKS * size_of::<usize>();
+
 /// Where the value of `key` lies, in the thread whose blocks are at `specific`; null if the thread
 /// has no such block.
 ///

@@ -46,6 +46,7 @@ mod kept;
 mod keys;
 pub(crate) mod late;
 mod probe;
+mod wipe;
 
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicIsize, AtomicUsize};
@@ -148,7 +149,7 @@ impl Library {
         let described = DESCRIBED.load(Relaxed);
         ABOVE.store(above + described, Relaxed);
         OWN.store(fields.own, Relaxed);
-        let init = kept::examine(&functions, below, above);
+        let init = kept::examine(&functions, &fields.wipe, below, above);
         let used_below = kept::used_below(below, above);
         Ok(Library { functions, fields, init, below, above, used_below, described })
     }
@@ -177,7 +178,8 @@ pub(crate) unsafe fn prepare(
     // SAFETY: by 1 and 2: all fields were checked to lie inside the block. By 3.
     unsafe {
         if let Some(init) = init {
-            kept::renew(init, tls, library.below, library.above);
+            let wiped = (&fields.wipe, functions.pthread_of(tls));
+            kept::renew(init, wiped, tls, library.below, library.above);
         } else {
             tls.sub(library.below).write_bytes(0, library.below + library.above);
             if (functions.allocate_tls)(tls.cast::<c_void>()).is_null() {
@@ -198,8 +200,8 @@ pub(crate) fn stack_top(tls: *mut u8) -> *mut u8 {
     tls.wrapping_sub(examined().below)
 }
 
-/// Asks for the lines of a kept block, and of what a new thread finds below it: another kernel
-/// thread mostly wrote them last, and all of them will be written at once.
+/// Asks for the lines of a kept block that will be written at once, and of what a new thread finds
+/// below it: another kernel thread mostly wrote them last.
 #[cold]
 pub(crate) fn prefetch_kept(tls: *mut u8) {
     let library = examined();
@@ -208,9 +210,16 @@ pub(crate) fn prefetch_kept(tls: *mut u8) {
             crate::arch::prefetch_to_write(low.wrapping_add(line));
         }
     };
+    let pthread = library.functions.pthread_of(tls);
+    for part in library.fields.wipe.always() {
+        ask(pthread.wrapping_add(part.start), part.len());
+    }
     // What the libraries of the start use; between that and the stack is room for later ones.
-    let bytes = library.used_below + library.above + library.described;
-    ask(tls.wrapping_sub(library.used_below), bytes);
+    #[cfg(target_arch = "x86_64")]
+    ask(tls.wrapping_sub(library.used_below), library.used_below);
+    #[cfg(not(target_arch = "x86_64"))]
+    ask(tls, library.above);
+    ask(tls.wrapping_add(library.above), library.described);
     ask(tls.wrapping_sub(library.below + PACKET_BYTES), PACKET_BYTES);
 }
 
@@ -255,8 +264,10 @@ pub(crate) fn run_destructors() {
     // SAFETY: the calling thread's own; destructors of keys may have made locals again.
     unsafe {
         (library.functions.call_tls_dtors)();
-        keys::run_destructors(pthread.add(library.fields.specific), library.functions.keys);
-        (library.functions.call_tls_dtors)();
+        if library.fields.wipe.may_have_values(pthread) {
+            keys::run_destructors(pthread.add(library.fields.specific), library.functions.keys);
+            (library.functions.call_tls_dtors)();
+        }
         library.fields.close_resolver(pthread, library.functions.close_resolver);
         // The first call tells an error that was not asked for; the second frees its text.
         libc::dlerror();
@@ -274,7 +285,10 @@ pub(crate) unsafe fn retire(tls: *mut u8) -> bool {
     // SAFETY: by 1. The blocks of keys beyond the first are the allocator's.
     unsafe {
         heap::take(tls, &library.fields.heap);
-        keys::free_blocks(library.functions.pthread_of(tls).add(library.fields.specific));
+        let pthread = library.functions.pthread_of(tls);
+        if library.fields.wipe.may_have_values(pthread) {
+            keys::free_blocks(pthread.add(library.fields.specific));
+        }
         if library.init.is_some() && kept::is_static(tls) {
             return true;
         }

@@ -12,15 +12,14 @@ use std::mem::{size_of, zeroed};
 use std::ptr;
 
 use super::functions::{Close, Functions, address};
-use super::heap::{WORDS_MAX, Words};
+use super::heap::{self, Words};
+use super::wipe::{Known, Wipe};
 use super::{Stack, keys};
 use crate::full;
 use crate::sys::memory::{self, PAGE};
 
 /// Words at the start of `struct pthread` that are alike in all threads or name the thread.
 const HEADER: usize = 10;
-/// Bytes of libc's own TLS that are watched for malloc's words.
-const WATCHED_BYTES_MAX: usize = 2048;
 /// Cpu id of an rseq area that is not registered (`RSEQ_CPU_ID_REGISTRATION_FAILED`).
 const RSEQ_NOT_REGISTERED: i32 = -2;
 /// Where `struct rseq` has its cpu id.
@@ -61,6 +60,7 @@ pub(super) struct Fields {
     pub heap: Words,
     /// `full::OWN`, from the thread pointer.
     pub own: isize,
+    pub wipe: Wipe,
 }
 
 impl Fields {
@@ -236,7 +236,7 @@ extern "C" fn run(argument: *mut c_void) -> *mut c_void {
     let probe = unsafe { &mut *argument.cast::<Probe>() };
     let tls = crate::arch::thread_pointer() as *mut u8;
     // First of all: it watches the thread's first use of malloc.
-    let heap = heap_words(tls);
+    let heap = heap::words(tls);
     probe.found = heap.and_then(|heap| look(probe, tls, heap));
     ptr::null_mut()
 }
@@ -264,9 +264,19 @@ fn look(probe: &Probe, tls: *mut u8, heap: Words) -> Result<Found, String> {
     let tid = crate::sys::task::tid() as u32;
     let all = words.iter().enumerate();
     let halves = all.flat_map(|(i, &it)| [(i * 8, it as u32), (i * 8 + 4, (it >> 32) as u32)]);
-    let specific = specific(functions, pthread)?;
+    let (specific, flag) = specific(functions, pthread)?;
     let specific_block = inside(words[specific / 8]).ok_or("keys are not where they should be")?;
     let list = list(functions, pthread)?;
+    let resolver = resolver(tls, inside);
+    let is_zero = words[..list / 8].get(HEADER..).is_some_and(|it| it.iter().all(|&it| it == 0));
+    let known = Known {
+        keys: flag.map(|flag| {
+            let values = specific_block..specific_block + keys::BLOCK_BYTES;
+            (flag, [values, specific..specific + keys::BLOCKS_BYTES])
+        }),
+        resolver: resolver.map(|(_, state)| state),
+        unused: if is_zero { HEADER * size_of::<usize>()..list } else { 0..0 },
+    };
     let (robust, robust_lock) = robust(pthread, words)?;
     let fields = Fields {
         header,
@@ -279,9 +289,10 @@ fn look(probe: &Probe, tls: *mut u8, heap: Words) -> Result<Found, String> {
         stack: 0,
         stack_bytes: 0,
         rseq: rseq(),
-        resolver: resolver(tls, inside),
+        resolver,
         heap,
         own: offset(full::own_place(), tls),
+        wipe: Wipe::new(bytes, &known),
     };
     Ok(Found {
         header,
@@ -345,35 +356,52 @@ fn list(functions: &Functions, pthread: *mut u8) -> Result<usize, String> {
 extern "C" fn free_value(_value: *mut c_void) {}
 
 /// Where the library describes the blocks of keys, if a value that is set by its function turns
-/// up there, and the key in its table.
-fn specific(functions: &Functions, pthread: *mut u8) -> Result<usize, String> {
+/// up there, and the key in its table; and the flag that says whether a value was ever set.
+fn specific(functions: &Functions, pthread: *mut u8) -> Result<(usize, Option<usize>), String> {
     let specific = functions.specific_described;
     let mut key = 0;
     let expected = (&raw mut key).cast::<c_void>();
-    let blocks = 32 * size_of::<usize>();
-    if !specific.is_multiple_of(8) || specific + blocks > functions.pthread_bytes {
+    if !specific.is_multiple_of(8) || specific + keys::BLOCKS_BYTES > functions.pthread_bytes {
         return Err("the C library describes its keys in a way that is not known".into());
     }
     // SAFETY: the place is inside the structure; the key exists between the two calls.
-    let (value, known) = unsafe {
+    let (value, known, flag) = unsafe {
         let destructor: unsafe extern "C" fn(*mut c_void) = free_value;
         if libc::pthread_key_create(&mut key, Some(destructor)) != 0 {
             return Err("no key left to look for keys".into());
         }
+        let before = std::slice::from_raw_parts(pthread, functions.pthread_bytes).to_vec();
         libc::pthread_setspecific(key, expected);
         let value = keys::value(pthread.add(specific), key as usize);
+        let flag = flag(&before, pthread, value as usize);
         // A sequence number, and the value.
         let value = memory::read_anywhere(value as usize).map_or(0, |words| words[1]);
         let known = (*functions.keys.add(key as usize)).destructor;
         let known = known.is_some_and(|known| ptr::fn_addr_eq(known, destructor));
         libc::pthread_setspecific(key, ptr::null());
         libc::pthread_key_delete(key);
-        (value, known)
+        // It stays when the value goes.
+        (value, known, flag.filter(|&at| pthread.add(at).read_volatile() == 1))
     };
     if value == expected as usize && known {
-        return Ok(specific);
+        return Ok((specific, flag));
     }
     Err("the C library's keys are not where it says".into())
+}
+
+/// The one byte of the structure that the setting of a first value has changed from 0 to 1, beside
+/// the value itself.
+///
+/// # Safety
+/// 1. `pthread` is the calling thread's structure, and `before` was it.
+unsafe fn flag(before: &[u8], pthread: *mut u8, value: usize) -> Option<usize> {
+    let value = value.checked_sub(pthread as usize)?;
+    let is_value = |at: usize| (value..value + keys::VALUE_BYTES).contains(&at);
+    // SAFETY: by 1, and inside it.
+    let now = |at: usize| unsafe { pthread.add(at).read_volatile() };
+    let mut changed = (0..before.len()).filter(|&at| before[at] != now(at) && !is_value(at));
+    let (Some(at), None) = (changed.next(), changed.next()) else { return None };
+    (before[at] == 0 && now(at) == 1).then_some(at)
 }
 
 /// Where the C library has the rseq area, from the thread pointer.
@@ -392,85 +420,6 @@ fn resolver(tls: *mut u8, inside: impl Fn(usize) -> Option<usize>) -> Option<(is
     // SAFETY: the calling thread's copy of a pointer.
     let state = unsafe { pointer.cast::<usize>().read() };
     Some((offset(pointer.cast(), tls), inside(state)?))
-}
-
-/// The words of libc's TLS that the calling thread's first use of malloc changes, and of Box: the
-/// program may have an allocator of its own, beside which the runtime has the C library's.
-fn heap_words(tls: *mut u8) -> Result<Words, String> {
-    let (start, bytes) = libc_segment().ok_or("the C library has no TLS of its own")?;
-    let start = start.cast::<usize>();
-    let count = bytes / size_of::<usize>();
-    let mut before = [0; WATCHED_BYTES_MAX / size_of::<usize>()];
-    if count > before.len() {
-        return Err(format!("the C library has {bytes} bytes of TLS"));
-    }
-    // SAFETY: the calling thread's own segment; nothing here refers to it.
-    unsafe {
-        start.copy_to_nonoverlapping(before.as_mut_ptr(), count);
-        let memory = libc::malloc(100);
-        memory.cast::<u8>().write_volatile(1);
-        libc::free(memory);
-    }
-    drop(std::hint::black_box(Box::new([1_u8; 100])));
-    let mut words = Words::default();
-    // SAFETY: any thread has one.
-    let errno = unsafe { libc::__errno_location() } as usize & !7;
-    for (index, &old) in before[..count].iter().enumerate() {
-        // SAFETY: inside the segment.
-        let place = unsafe { start.add(index) };
-        // SAFETY: as above.
-        if unsafe { place.read() } == old || place as usize == errno {
-            continue;
-        }
-        if words.count == WORDS_MAX {
-            return Err("malloc keeps more than is known per thread".into());
-        }
-        words.offsets[words.count] = offset(place.cast(), tls);
-        words.unused[words.count] = old;
-        words.count += 1;
-    }
-    Ok(words)
-}
-
-/// The C library's TLS of the calling thread: address and bytes. Allocates nothing.
-fn libc_segment() -> Option<(*mut u8, usize)> {
-    struct Search {
-        inside: usize,
-        found: Option<(*mut u8, usize)>,
-    }
-    /// # Safety
-    /// 1. Called by `dl_iterate_phdr` with a `Search`.
-    unsafe extern "C" fn each(
-        info: *mut libc::dl_phdr_info,
-        bytes: usize,
-        search: *mut c_void,
-    ) -> i32 {
-        // SAFETY: by 1 these are valid; `bytes` says which fields it has.
-        let (info, search) = unsafe { (&*info, &mut *search.cast::<Search>()) };
-        if bytes < size_of::<libc::dl_phdr_info>() || info.dlpi_phnum == 0 {
-            return 0;
-        }
-        // SAFETY: the library's program headers.
-        let headers =
-            unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) };
-        let holds = |h: &libc::Elf64_Phdr| {
-            let start = (info.dlpi_addr + h.p_vaddr) as usize;
-            h.p_type == libc::PT_LOAD && search.inside.wrapping_sub(start) < h.p_memsz as usize
-        };
-        if !headers.iter().any(holds) {
-            return 0;
-        }
-        let tls = headers.iter().find(|header| header.p_type == libc::PT_TLS);
-        if let Some(tls) = tls.filter(|_| !info.dlpi_tls_data.is_null()) {
-            search.found = Some((info.dlpi_tls_data.cast(), tls.p_memsz as usize));
-        }
-        1
-    }
-    let inside = address(c"__ctype_init")? as usize;
-    let mut search = Search { inside, found: None };
-    // SAFETY: the callback gets what it expects.
-    unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut search).cast()) };
-    search.found
 }
 
 #[cfg(test)]
