@@ -19,7 +19,7 @@ impl Worker {
     /// Nothing is ready: steal, or sleep until something happens. False: the kernel thread has
     /// left its seat, and must not touch the worker any more.
     pub(super) fn idle(&'static self) -> bool {
-        if !self.runtime.has_surplus() && self.runtime.steal_for(self) {
+        if self.may_steal() && self.runtime.steal_for(self) {
             self.show();
             return true;
         }
@@ -49,6 +49,13 @@ impl Worker {
         self.budget.set(0);
         self.show();
         true
+    }
+
+    /// Whether it should look for something to do at others. A spare worker that stands in for
+    /// nobody, as one that was made just now, must not be faster than a worker that was woken.
+    fn may_steal(&self) -> bool {
+        let stands_in = !self.is_spare() || self.runtime.blocked.load(Relaxed) != 0;
+        stands_in && !self.runtime.has_surplus()
     }
 
     /// What others may want to know of a worker that sleeps.
