@@ -23,7 +23,7 @@ int main(void)
 		GOOD(pthread_detach(start(plain, NULL)));
 		start(plain, &ended);
 	}
-	for (int wait = 0; wait < 5000 && __atomic_load_n(&ended, __ATOMIC_SEQ_CST) < 300; wait++)
+	for (int wait = 0; wait < 50000 && __atomic_load_n(&ended, __ATOMIC_SEQ_CST) < 300; wait++)
 		sleep_ms(1);
 	say_number("ended", __atomic_load_n(&ended, __ATOMIC_SEQ_CST));
 	return 0;

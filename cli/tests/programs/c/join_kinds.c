@@ -2,7 +2,7 @@
 #include "program.h"
 
 static pthread_key_t key;
-static int destroyed;
+static int destroyed, tried;
 
 static void destroy(void *value)
 {
@@ -15,7 +15,8 @@ static void destroy(void *value)
 static void *keyed(void *arg)
 {
 	GOOD(pthread_setspecific(key, &destroyed));
-	sleep_ms((long)(intptr_t)arg);
+	while (arg && !__atomic_load_n(&tried, __ATOMIC_SEQ_CST))
+		sleep_ms(1);
 	return arg;
 }
 
@@ -29,12 +30,13 @@ int main(void)
 	say_number("try", pthread_tryjoin_np(thread, &result) == EBUSY);
 	clock_gettime(CLOCK_REALTIME, &soon);
 	say_number("timed", pthread_timedjoin_np(thread, &result, &soon) == ETIMEDOUT);
-	soon.tv_sec += 20;
+	__atomic_store_n(&tried, 1, __ATOMIC_SEQ_CST);
+	soon.tv_sec += 50;
 	GOOD(pthread_timedjoin_np(thread, &result, &soon));
 	say_number("result", (long)(uintptr_t)result);
 	thread = start(keyed, NULL);
 	clock_gettime(CLOCK_MONOTONIC, &soon);
-	soon.tv_sec += 20;
+	soon.tv_sec += 50;
 	GOOD(pthread_clockjoin_np(thread, &result, CLOCK_MONOTONIC, &soon));
 	say_number("self", pthread_join(pthread_self(), NULL) == EDEADLK);
 	say_number("destroyed", destroyed);
