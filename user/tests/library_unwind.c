@@ -16,7 +16,7 @@ typedef struct { long words[512]; } room;
 
 static int (*init_local)(room *, void *), (*step)(room *), (*get_reg)(room *, int, uintptr_t *);
 static int (*get_context)(void *);
-static int seen_dig, seen_start, frames;
+static int seen_dig, seen_start, frames, is_deep;
 static volatile int goes_on = 1, sink;
 static void *starts(void *arg);
 static void dig(int depth, int computes);
@@ -44,13 +44,15 @@ static void walk(void)
 
 __attribute__((noinline)) static void dig(int depth, int computes)
 {
-	if (depth > 0)
+	if (depth > 0) {
 		dig(depth - 1, computes);
-	else if (computes)
+	} else if (computes) {
+		set_value(&is_deep, 1);
 		while (goes_on)
 			sink++;
-	else
+	} else {
 		walk();
+	}
 	__asm__ volatile("" : : : "memory");
 }
 
@@ -71,7 +73,6 @@ __attribute__((noinline)) static void *starts(void *arg)
 {
 	dig(DEPTH, 0);
 	check();
-	set_value(arg, 1);
 	dig(DEPTH, 1);
 	check();
 	return arg;
@@ -80,7 +81,6 @@ __attribute__((noinline)) static void *starts(void *arg)
 int main(void)
 {
 	void *library = dlopen("libunwind.so.8", RTLD_NOW);
-	int begun = 0;
 
 	if (library == NULL)
 		SKIP("libunwind is not installed");
@@ -92,10 +92,10 @@ int main(void)
 		SKIP("this libunwind has other names");
 	CHECK(signal(SIGUSR1, on_signal) != SIG_ERR);
 	for (int i = 0; i < 3; i++) {
-		begun = 0;
+		set_value(&is_deep, 0);
 		goes_on = 1;
-		pthread_t thread = start_thread(starts, &begun);
-		await_value(&begun, 1);
+		pthread_t thread = start_thread(starts, NULL);
+		await_value(&is_deep, 1);
 		usleep(3000);
 		CHECK_EQ(pthread_kill(thread, SIGUSR1), 0);
 		join_thread(thread);

@@ -43,7 +43,7 @@ static const struct { void *place; const char *name; } NAMES[] = {
 };
 
 static any loop, works[WORKS], async, timer, meeting, permits;
-static int ran, done, ticks, sent;
+static int ran, done, ticks, sent, told;
 static volatile int sink;
 
 static void run(any *work)
@@ -70,8 +70,11 @@ static void ticked(any *handle)
 
 static void called(any *handle)
 {
-	if (__atomic_load_n(&sent, __ATOMIC_SEQ_CST) == THREADS)
-		close_handle(handle, NULL);
+	if (__atomic_load_n(&sent, __ATOMIC_SEQ_CST) != THREADS)
+		return;
+	/* Another one's call may have come first: nobody may use what is closed. */
+	await_value(&told, THREADS);
+	close_handle(handle, NULL);
 }
 
 static void sends(void *arg)
@@ -85,6 +88,7 @@ static void sends(void *arg)
 	barrier_wait(&meeting);
 	add_value(&sent, 1);
 	async_send(&async);
+	add_value(&told, 1);
 }
 
 static void loops(void *arg)
