@@ -12,7 +12,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::Relaxed;
 
-use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec};
+use libc::{FILE, epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec};
 
 // SAFETY: made by link-shared.sh from the list of names.
 unsafe extern "C" {
@@ -67,6 +67,8 @@ unsafe extern "C-unwind" {
         mask: *const sigset_t,
     ) -> c_int;
     pub fn sigsuspend(mask: *const sigset_t) -> c_int;
+    pub fn system(command: *const c_char) -> c_int;
+    pub fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE;
 }
 
 /// What a name stands for that the C library does not have.

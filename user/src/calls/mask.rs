@@ -4,7 +4,8 @@
 //! word of its own: it holds back signals to that thread (`threads/signals/`), and a child inherits
 //! it. Around each call that makes a child the worker takes on the thread's mask. What kernel
 //! threads block is noted: signals for the process that none of them lets through are full threads'
-//! (`threads/signals/process.rs`).
+//! (`threads/signals/process.rs`). A kernel thread's calls that start a program come by here
+//! for what that one finds ignored ([`ignoring`]).
 //!
 //! # Safety
 //! For all exported functions of this file: as the C library's functions of the same name.
@@ -17,8 +18,9 @@ use heddle::raw;
 use libc::{FILE, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t, sigset_t};
 
 use super::{away, away_for_long, exported};
+use crate::threads::signals::actions::ignoring;
 use crate::threads::signals::{self, process};
-use crate::{errno, threads};
+use crate::{errno, real, threads};
 
 /// Bits of the signals that nobody can block.
 pub const NEVER: u64 = 1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1);
@@ -167,7 +169,7 @@ exported! {
         environment: *const *mut c_char
     ) -> c_int {
         // SAFETY: the caller's arguments.
-        with(own(), || unsafe {
+        start_program(|| unsafe {
             libc::posix_spawn(child, path, actions, attributes, arguments, environment)
         })
     }
@@ -178,16 +180,20 @@ exported! {
         environment: *const *mut c_char
     ) -> c_int {
         // SAFETY: the caller's arguments.
-        with(own(), || unsafe {
+        start_program(|| unsafe {
             libc::posix_spawnp(child, path, actions, attributes, arguments, environment)
         })
     }
 
     (heddle_user_popen) (command: *const c_char, mode: *const c_char) -> *mut FILE {
+        // SAFETY: the caller's texts.
+        let call = || unsafe { real::popen(command, mode) };
+        if crate::me().is_none() {
+            return ignoring(call);
+        }
         let blocked = own();
         // It allocates, and the thread might wait for that and go on on another worker.
-        // SAFETY: the caller's texts.
-        away(|| with(blocked, || unsafe { libc::popen(command, mode) }))
+        away(|| ignoring(|| with(blocked, call)))
     }
 
     (heddle_user_pclose) (stream: *mut FILE) -> c_int {
@@ -196,9 +202,13 @@ exported! {
     }
 
     (heddle_user_system) (command: *const c_char) -> c_int {
-        let blocked = own();
         // SAFETY: null or the caller's text.
-        away_for_long(|| with(blocked, || unsafe { libc::system(command) }))
+        let call = || unsafe { real::system(command) };
+        if crate::me().is_none() {
+            return ignoring(call);
+        }
+        let blocked = own();
+        away_for_long(|| ignoring(|| with(blocked, call)))
     }
 
     (heddle_user_execve) (
@@ -256,8 +266,19 @@ unsafe extern "C" {
 /// Before that libheddle-preload closes its account, and reads files for it: on the worker the
 /// thread would wait for them, and go on on another one, whose mask is not changed.
 fn become_program(call: impl FnOnce() -> c_int) -> c_int {
+    if crate::me().is_none() {
+        return ignoring(call);
+    }
     let blocked = own();
-    away(|| with(blocked, call))
+    away(|| ignoring(|| with(blocked, call)))
+}
+
+/// A call that makes a child which becomes another program, with the thread's mask.
+fn start_program(call: impl FnOnce() -> c_int) -> c_int {
+    if crate::me().is_none() {
+        return ignoring(call);
+    }
+    ignoring(|| with(own(), call))
 }
 
 // ---- vfork, whose other half is in arch/: it returns twice in the same frame

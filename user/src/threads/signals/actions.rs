@@ -5,7 +5,8 @@
 //!
 //! Invariant: what is kept here is the program's action for a signal wherever the kernel's handler
 //! is ours. An action that is no handler is the kernel's, but for SIGSEGV, whose overflows are
-//! looked at; and so is all that was set by a system call of the program's own.
+//! looked at; and so is all that was set by a system call of the program's own. A program that this
+//! one starts finds SIGSEGV ignored if it is here ([`ignoring`]).
 //!
 //! # Safety
 //! For all exported functions of this file: as the C library's functions of the same name.
@@ -82,6 +83,10 @@ static KEPT: [Kept; raw::FAULTS.len()] = [const { Kept::new() }; raw::FAULTS.len
 static OWNER: AtomicI32 = AtomicI32::new(0);
 /// Who changes an action has it.
 static CHANGES: AtomicBool = AtomicBool::new(false);
+/// How many calls of [`ignoring`] there are for which the kernel ignores SIGSEGV.
+static IGNORING: AtomicU32 = AtomicU32::new(0);
+/// The kernel's handler of it, ours, while it has none for that; else 0.
+static PUT_ASIDE: AtomicUsize = AtomicUsize::new(0);
 
 /// What is kept for this signal, if it reports a fault.
 pub fn kept(signal: c_int) -> Option<&'static Kept> {
@@ -145,8 +150,64 @@ fn alone<T>(change: impl FnOnce() -> T) -> T {
     })
 }
 
+/// Puts back what [`put_aside`] took away.
+fn put_back() {
+    let handler = PUT_ASIDE.swap(0, Relaxed);
+    if let Some(kept) = kept(libc::SIGSEGV).filter(|_| handler != 0) {
+        let mut ours = in_kernel(libc::SIGSEGV, &kept.get());
+        ours.sa_sigaction = handler;
+        // SAFETY: a valid action.
+        unsafe { libc::sigaction(libc::SIGSEGV, &ours, ptr::null_mut()) };
+    }
+}
+
+/// Has the kernel ignore SIGSEGV where its handler is ours; the one that it had.
+fn put_aside() -> Option<usize> {
+    let ours = kernels(libc::SIGSEGV).filter(|action| is_ours(action.sa_sigaction))?;
+    // SAFETY: all zero bytes are a valid action.
+    let mut ignored: sigaction = unsafe { mem::zeroed() };
+    ignored.sa_sigaction = libc::SIG_IGN;
+    // SAFETY: a valid action.
+    unsafe { libc::sigaction(libc::SIGSEGV, &ignored, ptr::null_mut()) };
+    Some(ours.sa_sigaction)
+}
+
+/// Makes a call that starts another program, which inherits what the program has ignored. The
+/// kernel has a handler of ours for SIGSEGV even then, which would become the default.
+pub fn ignoring<T>(start: impl FnOnce() -> T) -> T {
+    let is_ignored =
+        || kept(libc::SIGSEGV).is_some_and(|kept| kept.get().sa_sigaction == libc::SIG_IGN);
+    let owner = OWNER.load(Relaxed);
+    if owner == 0 || !is_ignored() {
+        return start();
+    }
+    // SAFETY: no arguments.
+    if unsafe { libc::getpid() } != owner {
+        // A child of `vfork`: the actions are its own, all else is its parent's.
+        put_aside();
+        return start();
+    }
+    alone(|| {
+        IGNORING.fetch_add(1, Relaxed);
+        // It may have been given a handler since.
+        if let Some(handler) = is_ignored().then(put_aside).flatten() {
+            PUT_ASIDE.store(handler, Relaxed);
+        }
+    });
+    let result = start();
+    alone(|| {
+        if IGNORING.fetch_sub(1, Relaxed) == 1 {
+            put_back();
+        }
+    });
+    result
+}
+
 /// Has the kernel act so that `action` is the program's; an error number, or 0.
 fn set(signal: c_int, kept: &Kept, action: &sigaction) -> c_int {
+    if signal == libc::SIGSEGV {
+        put_back();
+    }
     let now = kernels(signal);
     let runtimes = now.is_some_and(|now| now.sa_sigaction == raw::fault_handler());
     // Before the kernel can call ours for it.
@@ -178,6 +239,8 @@ pub fn begin() {
 /// A child's are its own.
 pub fn in_child() {
     CHANGES.store(false, Relaxed);
+    IGNORING.store(0, Relaxed);
+    put_back();
     if OWNER.load(Relaxed) != 0 {
         // SAFETY: no arguments.
         OWNER.store(unsafe { libc::getpid() }, Relaxed);
