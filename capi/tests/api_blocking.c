@@ -11,7 +11,7 @@ static int ticks, done;
 static void *busy(void *arg)
 {
 	/* Keeps its kernel thread for itself: no other thread may run on it meanwhile. */
-	for (long end = now_ms() + 10000; now_ms() < end;)
+	for (long end = now_ms() + 40000; now_ms() < end;)
 		if (__atomic_load_n(&ticks, __ATOMIC_SEQ_CST) >= 3)
 			break;
 	return arg;

@@ -19,7 +19,7 @@ int main(void)
 			continue;
 		CHECK_EQ(error, ETIMEDOUT);
 		long took = now_ms() - start;
-		CHECK(took >= 18 && took < 5000);
+		CHECK(took >= 18 && took < 40000);
 	}
 	struct timespec at = moment(CLOCK_REALTIME, 20);
 	CHECK_EQ(pthread_cond_clockwait(&cond, &mutex, CLOCK_PROCESS_CPUTIME_ID, &at), EINVAL);

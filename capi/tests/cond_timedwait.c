@@ -39,7 +39,7 @@ int main(void)
 	CHECK_EQ(pthread_cond_timedwait(&cond, &mutex, &at), EINVAL);
 	CHECK_EQ(pthread_mutex_trylock(&mutex), EBUSY);
 	pthread_t thread = start_thread(signals, NULL);
-	at = moment(CLOCK_REALTIME, 10000);
+	at = moment(CLOCK_REALTIME, 40000);
 	while (!flag)
 		CHECK_EQ(pthread_cond_timedwait(&cond, &mutex, &at), 0);
 	CHECK_EQ(pthread_mutex_unlock(&mutex), 0);

@@ -30,7 +30,7 @@ static void *polls(void *arg)
 	CHECK_EQ(poll(fds, 4, 20), 0);
 	CHECK(now_ms() - start >= 19);
 	pthread_t thread = start_thread(writes, NULL);
-	CHECK_EQ(poll(fds, 4, 10000), 1);
+	CHECK_EQ(poll(fds, 4, 40000), 1);
 	CHECK_EQ(fds[0].revents, 0);
 	CHECK_EQ(fds[2].revents, POLLIN);
 	join_thread(thread);

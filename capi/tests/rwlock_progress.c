@@ -30,7 +30,7 @@ int main(void)
 	for (int i = 0; i < 6; i++)
 		threads[i] = start_thread(reads, NULL);
 	for (int i = 0; i < 20; i++) {
-		struct timespec at = moment(CLOCK_REALTIME, 10000);
+		struct timespec at = moment(CLOCK_REALTIME, 40000);
 		CHECK_EQ(pthread_rwlock_timedwrlock(&lock, &at), 0);
 		CHECK_EQ(pthread_rwlock_unlock(&lock), 0);
 		sched_yield();

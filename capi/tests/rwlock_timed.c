@@ -59,7 +59,7 @@ int main(void)
 	times_out(pthread_rwlock_timedwrlock);
 	times_out(pthread_rwlock_timedrdlock);
 	set_value(&writer_go, 1);
-	struct timespec at = moment(CLOCK_REALTIME, 10000);
+	struct timespec at = moment(CLOCK_REALTIME, 40000);
 	CHECK_EQ(pthread_rwlock_timedwrlock(&lock, &at), 0);
 	CHECK_EQ(pthread_rwlock_unlock(&lock), 0);
 	join_thread(thread);

@@ -22,7 +22,7 @@ int main(void)
 	at = moment(CLOCK_MONOTONIC, 20);
 	CHECK_ERRNO(sem_clockwait(&sem, CLOCK_MONOTONIC, &at), ETIMEDOUT);
 	long took = now_ms() - start;
-	CHECK(took >= 18 && took < 5000);
+	CHECK(took >= 18 && took < 40000);
 	CHECK_ERRNO(sem_clockwait(&sem, CLOCK_PROCESS_CPUTIME_ID, &at), EINVAL);
 	/* Whoever timed out is gone from the queue: the post is not lost. */
 	CHECK_EQ(sem_post(&sem), 0);

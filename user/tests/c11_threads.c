@@ -83,7 +83,7 @@ static void times_out(void)
 	soon = moment(CLOCK_REALTIME, 20);
 	CHECK_EQ(mtx_timedlock(&timed, &soon), thrd_timedout);
 	set_value(&step, 2);
-	soon = moment(CLOCK_REALTIME, 10000);
+	soon = moment(CLOCK_REALTIME, 40000);
 	CHECK_EQ(mtx_timedlock(&timed, &soon), thrd_success);
 	soon = moment(CLOCK_REALTIME, 20);
 	CHECK_EQ(cnd_timedwait(&turned, &timed, &soon), thrd_timedout);

@@ -75,7 +75,7 @@ int main(void)
 	set_value(&ready, 2);
 	join_thread(thread);
 	/* The kernel knows the number for a moment longer. */
-	for (long end = now_ms() + 10000; sched_getscheduler(number) != -1 && now_ms() < end;)
+	for (long end = now_ms() + 40000; sched_getscheduler(number) != -1 && now_ms() < end;)
 		sleep_ms(1);
 	CHECK_ERRNO(sched_getscheduler(number), ESRCH);
 	CHECK_ERRNO(sched_setaffinity(number, sizeof one, &one), ESRCH);
