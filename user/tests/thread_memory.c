@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
  * Short threads, one after the other and some at once, leave nothing behind: what the allocator
- * kept for them, thread-local storage and stacks are used again.
+ * and getrandom() kept for them, thread-local storage and stacks are used again.
  *
  *   thread_memory [THREADS]
  */
 #include "check.h"
+
+#include <sys/random.h>
 
 /* Before the first look everything has been as large as it gets. */
 enum { THREADS = 100000, AT_ONCE = 20, WARM_PERCENT = 20, GROWTH_KB_MAX = 8192 };
@@ -22,6 +24,7 @@ static void *allocate(void *arg)
 		CHECK(blocks[i]);
 		*blocks[i] = 1;
 	}
+	CHECK_EQ(getrandom(blocks[7], 8, 0), 8);
 	own = blocks[0];
 	CHECK_EQ(pthread_setspecific(key, blocks[1]), 0);
 	for (int i = 2; i < 8; i++)

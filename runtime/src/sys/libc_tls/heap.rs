@@ -1,12 +1,12 @@
-//! What glibc's malloc keeps per thread (its cache of chunks and its arena), handed on from full
-//! threads that end to full threads that start.
+//! What glibc keeps per thread for malloc (its cache of chunks and its arena) and for `getrandom`,
+//! handed on from full threads that end to full threads that start.
 //!
-//! glibc frees it in a function that only the end of its own threads reaches. So a pair of words
-//! (found by [`words`]: those that the first `malloc` of a thread changes) is taken out of
-//! the block of a thread that ended and given to the next one: a new thread starts with a warm
-//! cache, and 10^5 short threads need no more caches than were alive at once. Those that nobody has
-//! needed for a while go the way glibc knows: a short kernel thread puts them in the place of its
-//! own, and ends.
+//! glibc frees it in functions that only the end of its own threads reaches. So some words (those
+//! that a thread's first `malloc` and first random number change: [`words`], `changed.rs`) are
+//! taken out of the block of a thread that ended and given to the next one: a new thread starts
+//! with a warm cache, and 10^5 short threads need no more caches than were alive at once. Those
+//! that nobody has needed for a while go the way glibc knows: a short kernel thread puts them in
+//! the place of its own, and ends.
 //!
 //! Invariant: the words of one cache are in exactly one place: one block, the pool, or one such
 //! kernel thread.
@@ -19,14 +19,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::functions::address;
 
-/// Most words that malloc may have per thread; glibc has two.
+/// Most words that malloc and `getrandom` may have per thread; glibc has two and one.
 pub(super) const WORDS_MAX: usize = 4;
 /// Bytes of libc's own TLS that are watched for malloc's words.
 const WATCHED_BYTES_MAX: usize = 2048;
 /// Caches that go in one round of decay.
 const DECAYED_AT_ONCE: usize = 64;
 
-/// Where malloc's words are, from the thread pointer, and what they hold before the first use;
+/// Where these words are, from the thread pointer, and what they hold before the first use;
 /// the rest of the arrays is zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Words {
@@ -52,6 +52,14 @@ fn pool() -> MutexGuard<'static, Pool> {
 }
 
 impl Words {
+    /// Adds a word that is zero before its first use, if there is room for it.
+    pub fn add(&mut self, offset: isize) {
+        if self.count < WORDS_MAX {
+            self.offsets[self.count] = offset;
+            self.count += 1;
+        }
+    }
+
     /// # Safety
     /// 1. `tls` is a thread pointer, and nobody else uses these words of its block.
     unsafe fn read(&self, tls: *mut u8) -> Cache {

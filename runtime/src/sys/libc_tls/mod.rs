@@ -40,6 +40,7 @@
 //! thread holds is never had by who waits for it in the kernel. Texts that `strerror` and
 //! `strsignal` made for unknown numbers are freed by nobody.
 
+mod changed;
 mod functions;
 mod heap;
 mod kept;

@@ -11,6 +11,7 @@ use std::ffi::c_void;
 use std::mem::{size_of, zeroed};
 use std::ptr;
 
+use super::changed::{Before, flag, random, rseq};
 use super::functions::{Close, Functions, address};
 use super::heap::{self, Words};
 use super::wipe::{Known, Wipe};
@@ -143,6 +144,10 @@ struct Found {
     tid: Vec<usize>,
     stack: Vec<usize>,
     stack_bytes: Vec<usize>,
+    /// What may be left when the structure is wiped, and the word that `getrandom` has, from the
+    /// thread pointer: where the threads disagree there are none.
+    wipe: Wipe,
+    random: Option<isize>,
     /// The other fields.
     fields: Fields,
 }
@@ -167,7 +172,10 @@ pub(super) fn examine(functions: &Functions) -> Result<Fields, String> {
         stack_bytes: one_of("stack size", &first.stack_bytes, &second.stack_bytes, None)?,
         ..first.fields
     };
-    let mut other = Fields { header: fields.header, ..second.fields };
+    let wipe =
+        if first.wipe == second.wipe { first.wipe } else { Wipe::all(functions.pthread_bytes) };
+    fields.wipe = wipe;
+    let mut other = Fields { header: fields.header, wipe, ..second.fields };
     (other.tid, other.stack, other.stack_bytes) = (fields.tid, fields.stack, fields.stack_bytes);
     if fields != other {
         return Err("two threads of the C library have different layouts".into());
@@ -179,6 +187,9 @@ pub(super) fn examine(functions: &Functions) -> Result<Fields, String> {
         return Err("a thread of the C library does not start with its own address".into());
     }
     fields.header[1] = Word::Left;
+    if let Some(word) = first.random.filter(|_| first.random == second.random) {
+        fields.heap.add(word);
+    }
     Ok(fields)
 }
 
@@ -292,13 +303,15 @@ fn look(probe: &Probe, tls: *mut u8, heap: Words) -> Result<Found, String> {
         resolver,
         heap,
         own: offset(full::own_place(), tls),
-        wipe: Wipe::new(bytes, &known),
+        wipe: Wipe::all(bytes),
     };
     Ok(Found {
         header,
         tid: halves.filter(|&(_, half)| half == tid).map(|(offset, _)| offset).collect(),
         stack: places(words, probe.stack),
         stack_bytes: places(words, probe.bytes),
+        wipe: Wipe::new(bytes, &known),
+        random: random(functions, tls),
         fields,
     })
 }
@@ -370,7 +383,7 @@ fn specific(functions: &Functions, pthread: *mut u8) -> Result<(usize, Option<us
         if libc::pthread_key_create(&mut key, Some(destructor)) != 0 {
             return Err("no key left to look for keys".into());
         }
-        let before = std::slice::from_raw_parts(pthread, functions.pthread_bytes).to_vec();
+        let before = Before::of(pthread, functions.pthread_bytes);
         libc::pthread_setspecific(key, expected);
         let value = keys::value(pthread.add(specific), key as usize);
         let flag = flag(&before, pthread, value as usize);
@@ -387,31 +400,6 @@ fn specific(functions: &Functions, pthread: *mut u8) -> Result<(usize, Option<us
         return Ok((specific, flag));
     }
     Err("the C library's keys are not where it says".into())
-}
-
-/// The one byte of the structure that the setting of a first value has changed from 0 to 1, beside
-/// the value itself.
-///
-/// # Safety
-/// 1. `pthread` is the calling thread's structure, and `before` was it.
-unsafe fn flag(before: &[u8], pthread: *mut u8, value: usize) -> Option<usize> {
-    let value = value.checked_sub(pthread as usize)?;
-    let is_value = |at: usize| (value..value + keys::VALUE_BYTES).contains(&at);
-    // SAFETY: by 1, and inside it.
-    let now = |at: usize| unsafe { pthread.add(at).read_volatile() };
-    let mut changed = (0..before.len()).filter(|&at| before[at] != now(at) && !is_value(at));
-    let (Some(at), None) = (changed.next(), changed.next()) else { return None };
-    (before[at] == 0 && now(at) == 1).then_some(at)
-}
-
-/// Where the C library has the rseq area, from the thread pointer.
-fn rseq() -> Option<isize> {
-    // SAFETY: public numbers of glibc, if they are there.
-    unsafe {
-        let bytes = address(c"__rseq_size")?.cast::<u32>().read();
-        let offset = address(c"__rseq_offset")?.cast::<isize>().read();
-        (bytes != 0 || offset != 0).then_some(offset)
-    }
 }
 
 /// The pointer to the resolver's state, if it names a part of the thread's structure.

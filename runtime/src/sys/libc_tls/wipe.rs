@@ -57,6 +57,11 @@ pub(super) struct Wipe {
 }
 
 impl Wipe {
+    /// All of so many bytes.
+    pub fn all(bytes: usize) -> Wipe {
+        Wipe::new(bytes, &Known { keys: None, resolver: None, unused: 0..0 })
+    }
+
     /// For a structure of so many bytes. A part that does not lie inside it, or overlaps another,
     /// is always wiped.
     pub fn new(bytes: usize, known: &Known) -> Wipe {
