@@ -242,7 +242,18 @@ pub(crate) fn own_ns() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
     use super::*;
+
+    /// Begins the account for one test after the other: each compares the counter anew, which a
+    /// stint in its middle must not see.
+    fn begin_alone() -> MutexGuard<'static, ()> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        begin();
+        alone
+    }
 
     /// Burns CPU time for about as long as asked, by the clock.
     fn compute(ns: u64) {
@@ -254,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_stint_is_the_cpu_time_of_it() {
-        begin();
+        let _alone = begin_alone();
         let meter = Meter::new();
         meter.end_stint();
         compute(5_000_000);
@@ -270,7 +281,7 @@ mod tests {
 
     #[test]
     fn all_stints_together_are_the_kernel_threads_time() {
-        begin();
+        let _alone = begin_alone();
         let meter = Meter::new();
         meter.end_stint();
         let first = clock::own_cpu_ns();
@@ -306,7 +317,7 @@ mod tests {
     /// the kernel is asked how much that was.
     #[test]
     fn the_cost_of_sleeps_is_estimated_until_the_kernel_is_asked() {
-        begin();
+        let _alone = begin_alone();
         let meter = Meter::new();
         // Some processors count in steps of tens of ns.
         let count_ns = 1_000_000_000 / counts(1_000_000_000) + 1;
@@ -341,14 +352,14 @@ mod tests {
 
     #[test]
     fn the_counter_is_compared_with_the_clock() {
-        begin();
+        let _alone = begin_alone();
         compare();
-        let (count_before, before) = (count(), clock::now_ns());
+        let before = Moment::now();
         std::thread::sleep(std::time::Duration::from_millis(20));
         let meter = Meter::new();
-        meter.began.set(count_before);
-        let passed = meter.passed_until(count());
-        let clock = clock::now_ns() - before;
+        meter.began.set(before.count);
+        let now = Moment::now();
+        let (passed, clock) = (meter.passed_until(now.count), now.ns - before.ns);
         assert!(passed.abs_diff(clock) < clock / 50 + 1_000_000, "{passed} by {clock}");
     }
 }
