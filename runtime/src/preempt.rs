@@ -23,7 +23,10 @@
 //! kernel thread that it is on. Whatever else it was interrupted in is its own or shared by locks,
 //! and who waits for such a lock in the kernel is compensated for. What compensation needs itself,
 //! the locks of the table, of the allocator and of the loader, nobody is left with: `table.rs`
-//! pins, and the C library's text is guarded.
+//! pins, and the C library's text is guarded. But where blocked workers take turns, a thread is
+//! left that waits there for a futex ([`ask_for_turn`]): what it holds it would hold there as well,
+//! and nobody else comes to the thread that it waits for. When its turn comes it makes the call
+//! again, which looks first whether it still has to wait; so no wake is lost.
 //!
 //! A system call in which the embedding library lets threads sleep on their worker is made in a
 //! text of its own ([`end_calls_in`]): a thread that is called or cancelled there goes on behind
@@ -74,6 +77,9 @@ const TEXTS: usize = 8;
 static GUARDED: [(AtomicUsize, AtomicUsize); TEXTS] =
     [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; TEXTS];
 
+/// The texts of the C library and of its loader.
+static C_LIBRARY: OnceLock<Vec<(usize, usize)>> = OnceLock::new();
+
 /// Why there is no preemption here, if so.
 pub(crate) fn missing() -> Option<&'static str> {
     if cfg!(not(any(target_arch = "x86_64", target_arch = "aarch64"))) {
@@ -89,7 +95,8 @@ pub(crate) fn missing() -> Option<&'static str> {
 pub(crate) fn prepare() -> bool {
     static PREPARED: OnceLock<io::Result<()>> = OnceLock::new();
     let install = || {
-        text::of_c_library().for_each(|(low, high)| guard_text(low, high));
+        let texts = C_LIBRARY.get_or_init(|| text::of_c_library().collect());
+        texts.iter().for_each(|&(low, high)| guard_text(low, high));
         signals::install_interrupter(SIGNAL, on_signal)
     };
     missing().is_none() && PREPARED.get_or_init(install).is_ok()
@@ -120,6 +127,13 @@ fn is_guarded(ip: usize) -> bool {
 /// Asks the kernel thread `tid` to leave the thread that it runs.
 pub(crate) fn ask(tid: i32) {
     signals::send_marked(tid, SIGNAL);
+}
+
+/// Asks the kernel thread of `worker`, which is blocked, to leave the thread that it runs, also if
+/// that waits for a futex in the C library.
+pub(crate) fn ask_for_turn(worker: &Worker) {
+    worker.is_turn.store(true, Relaxed);
+    ask(worker.tid());
 }
 
 /// A thread of this priority is ready at `worker`: a less urgent full thread that computes there
@@ -250,11 +264,29 @@ pub(crate) fn leave_here() -> bool {
 /// The thread that was interrupted, if it may be left there; see the file's head.
 fn may_leave(interrupted: &Interrupted) -> Option<&'static Control> {
     let me = full::me()?;
-    let guarded = is_guarded(interrupted.ip()) && !(sched::is_called(me) && full::answers());
     let stack = me.stack.get() as usize;
     let on_own_stack = (stack..stack + me.stack_bytes()).contains(&interrupted.sp());
-    let may = !full::is_pinned() && me.wait.get() == WaitKind::None && !guarded && on_own_stack;
-    (may && !interrupted.blocks_faults()).then_some(me)
+    let may = !full::is_pinned() && me.wait.get() == WaitKind::None && on_own_stack;
+    if !may || interrupted.blocks_faults() {
+        return None;
+    }
+    let is_free = !is_guarded(interrupted.ip())
+        || sched::is_called(me) && full::answers()
+        || waits_in_c_library(interrupted) && is_turn();
+    is_free.then_some(me)
+}
+
+/// Whether the caller's worker was asked to leave its thread by [`ask_for_turn`].
+fn is_turn() -> bool {
+    full::here().is_some_and(|here| here.worker().is_turn.swap(false, Relaxed))
+}
+
+/// Whether the thread waits in the C library for a lock of its own, or the like.
+fn waits_in_c_library(interrupted: &Interrupted) -> bool {
+    let contains = |&(low, high): &(usize, usize)| (low..high).contains(&interrupted.ip());
+    // SAFETY: the library's texts are mapped, and stay so.
+    let waits = || unsafe { interrupted.waits_for_futex() };
+    C_LIBRARY.get().is_some_and(|texts| texts.iter().any(contains)) && waits()
 }
 
 #[cfg(test)]

@@ -138,6 +138,8 @@ pub(crate) struct Worker {
     pub seat: Seat,
     /// Shared: its kernel thread is not needed any more; the monitor says so.
     pub is_to_leave: AtomicBool,
+    /// Shared: it is to leave its thread where others would stay; the monitor says so.
+    pub is_turn: AtomicBool,
     /// What the monitor saw of it last; used by the monitor alone.
     pub seen: Cell<Seen>,
     /// Shared: threads that have not started.
@@ -224,6 +226,7 @@ impl Worker {
             sleeping: Sleep::new(),
             seat: Seat::new(),
             is_to_leave: AtomicBool::new(false),
+            is_turn: AtomicBool::new(false),
             seen: Cell::new(Seen::default()),
             fresh: Fresh::new(),
             offered: if is_spare { Offered::with_room() } else { Offered::new() },

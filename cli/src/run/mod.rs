@@ -134,9 +134,9 @@ What differs with --threads user:
   it had its worker for; where it had it for longer than 0.05 ms, what the kernel says.
   While short threads come fast, a new one may start up to 0.1 ms late, as workers that have
   nothing to do look by themselves instead of being woken. A child that the program forks goes on
-  with the C library's threads. Where several threads wait for the loader's lock (dlopen,
-  dl_iterate_phdr) while its holder waits for yet another thread, in a call that heddle does not
-  see, the program may stand still.
+  with the C library's threads. Where each worker has a thread in a call of the C
+  library that heddle does not see (stdio that reads a pipe), the program stands still if the
+  thread that they wait for has the lock of the allocator, or of the loader, and no worker.
 
 Debugging with --threads user:
   gdb -p PID and a core file show workers as threads. `source heddle.py` (in share/heddle) adds

@@ -13,9 +13,10 @@
 //! there is none for [`PATIENCE_NS`], because the steward waits or the kernel refuses, the blocked
 //! workers take turns instead: a full thread that waits in the kernel is made to leave its worker,
 //! as if its slice were over, and asks the kernel again at its next turn. (So its system call is
-//! interrupted; `preempt.rs` says for which calls that shows.) Threads that can't be left there
-//! keep a worker each; what waits at it goes to the worker whose turn is next, so the others share
-//! what is left, and each comes to its turn.
+//! interrupted; `preempt.rs` says for which calls that shows.) So is one that waits in the C
+//! library for a lock of its own, the loader's say. Threads that can't be left, in the library's
+//! other calls, keep a worker each; what waits at it goes to the worker whose turn is next, so the
+//! others share what is left, and each comes to its turn.
 
 use core::ptr;
 use core::sync::atomic::Ordering::Relaxed;
@@ -163,7 +164,7 @@ impl Watch {
             others.filter(keeps).for_each(|other| runtime.hand_over(other, worker));
             if is_left(worker) {
                 self.spares.turn = worker.index as usize;
-                return preempt::ask(worker.tid());
+                return preempt::ask_for_turn(worker);
             }
         }
     }

@@ -112,6 +112,32 @@ impl Interrupted {
         super::task::FAULTS.into_iter().any(|signal| self.blocked & 1 << (signal - 1) != 0)
     }
 
+    /// Whether it was in a call that waits for a futex without an end, or about to make one: the
+    /// kernel goes back to the instruction, which makes the call again when the handler returns.
+    ///
+    /// # Safety
+    /// 1. The next instruction is in a text that can be read.
+    pub unsafe fn waits_for_futex(&self) -> bool {
+        // SAFETY: what `of` was given; the handler has not returned yet.
+        let machine = unsafe { &(*self.context.cast::<libc::ucontext_t>()).uc_mcontext };
+        #[cfg(target_arch = "x86_64")]
+        let (number, operation, is_call) = {
+            let (number, second) = (libc::REG_RAX as usize, libc::REG_RSI as usize);
+            // SAFETY: by 1; `syscall` has two bytes, and others one at least before the text ends.
+            let next = unsafe { (self.ip as *const [u8; 2]).read() };
+            (machine.gregs[number], machine.gregs[second] as i32, next == [0x0F, 0x05])
+        };
+        #[cfg(target_arch = "aarch64")]
+        let (number, operation, is_call) = {
+            // SAFETY: by 1; an instruction has four bytes and is aligned.
+            let next = unsafe { (self.ip as *const u32).read() };
+            (machine.regs[8] as i64, machine.regs[1] as i32, next == 0xD400_0001)
+        };
+        let operation = operation & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME);
+        let waits = [libc::FUTEX_WAIT, libc::FUTEX_WAIT_BITSET].contains(&operation);
+        is_call && number == libc::SYS_futex && waits
+    }
+
     /// # Safety
     /// 1. `place` is what the kernel passed to a handler as its context.
     pub unsafe fn of(place: *mut libc::c_void) -> Self {

@@ -54,6 +54,7 @@ impl Worker {
         self.budget.set(0);
         self.patience.slept();
         self.is_to_leave.store(false, Relaxed);
+        self.is_turn.store(false, Relaxed);
         self.rest.store(false, Relaxed);
         self.sleeping.end();
         if self.fresh.len() + self.offered.len() != 0 || !self.inbox.is_empty() {
