@@ -77,6 +77,24 @@ impl Fields {
         Err("this library was loaded too late to have static TLS".into())
     }
 
+    /// What is not where another thread has it.
+    fn differences(&self, other: &Fields) -> String {
+        let robust = |it: &Fields| (it.robust, it.robust_lock);
+        let keys = |it: &Fields| (it.specific, it.specific_block);
+        let heap = format!("malloc's words {:?} and {:?}", self.heap, other.heap);
+        let all = [
+            ("the robust list", robust(self) != robust(other)),
+            ("the list of threads", self.list != other.list),
+            ("keys", keys(self) != keys(other)),
+            ("rseq", self.rseq != other.rseq),
+            ("the resolver's state", self.resolver != other.resolver),
+            (&heap, self.heap != other.heap),
+            ("our own word", self.own != other.own),
+        ];
+        let differing = all.into_iter().filter(|&(_, differs)| differs).map(|(what, _)| what);
+        differing.collect::<Vec<_>>().join(", ")
+    }
+
     /// Fills the structure of a new thread, which is zero.
     ///
     /// # Safety
@@ -178,7 +196,8 @@ pub(super) fn examine(functions: &Functions) -> Result<Fields, String> {
     let mut other = Fields { header: fields.header, wipe, ..second.fields };
     (other.tid, other.stack, other.stack_bytes) = (fields.tid, fields.stack, fields.stack_bytes);
     if fields != other {
-        return Err("two threads of the C library have different layouts".into());
+        let what = fields.differences(&other);
+        return Err(format!("two threads of the C library have different layouts: {what}"));
     }
     // A thread pointer of its own is what all of this is about.
     if cfg!(target_arch = "x86_64")
@@ -421,6 +440,32 @@ mod tests {
         assert!(one_of("it", &[8, 16], &[8, 16], None).is_err());
         assert!(one_of("it", &[8], &[16], None).is_err());
         assert!(one_of("it", &[8], &[8], Some(16)).is_err());
+    }
+
+    #[test]
+    fn what_is_elsewhere_is_named() {
+        let mut one = Fields {
+            header: [Word::Left; HEADER],
+            tid: 0,
+            robust: 0,
+            robust_lock: 0,
+            list: 0,
+            specific: 0,
+            specific_block: 0,
+            stack: 0,
+            stack_bytes: 0,
+            rseq: None,
+            resolver: None,
+            heap: Words::default(),
+            own: 0,
+            wipe: Wipe::all(8),
+        };
+        let other = one;
+        assert_eq!(one.differences(&other), "");
+        (one.robust, one.own) = (8, 16);
+        assert_eq!(one.differences(&other), "the robust list, our own word");
+        one.heap.add(24);
+        assert!(one.differences(&other).contains("malloc's words Words { count: 1"));
     }
 
     #[test]
