@@ -3,7 +3,7 @@
  * getcontext, setcontext, swapcontext, makecontext: a context has a mask, which its thread has
  * while it runs, and nobody else. What that lets through is handled with the switch. Contexts keep
  * registers and the rounding mode, take any number of arguments, follow their link, and may be
- * gone on with by another thread.
+ * gone on with by another thread. That of a handler says what is blocked after it.
  */
 #define _GNU_SOURCE
 #include "check.h"
@@ -268,6 +268,55 @@ static void *leaves_handlers(void *arg)
 	return arg;
 }
 
+/* ---- the context of a handler: its mask is the thread's after it */
+
+static void changes_context(int number, siginfo_t *info, void *context)
+{
+	sigset_t *after = &((ucontext_t *)context)->uc_sigmask;
+	(void)info;
+	CHECK(blocks(number));
+	CHECK(!sigismember(after, number));
+	CHECK(sigismember(after, SIGUSR1));
+	sigdelset(after, SIGUSR1);
+	sigaddset(after, SIGHUP);
+	sigaddset(after, SIGKILL);
+	resumed++;
+}
+
+/* arg: what it waits for while another thread signals it; NULL: it signals itself. */
+static void *is_changed(void *arg)
+{
+	handled = resumed = 0;
+	mask(SIG_BLOCK, SIGUSR1);
+	CHECK_EQ(raise(SIGUSR1), 0);
+	if (arg)
+		set_value(arg, 1);
+	else
+		CHECK_EQ(raise(SIGWINCH), 0);
+	while (!resumed)
+		;
+	/* What was let through came with the handler's return. */
+	CHECK_EQ(handled, 1);
+	CHECK_EQ(resumed, 1);
+	CHECK(!blocks(SIGUSR1));
+	CHECK(!blocks(SIGWINCH));
+	CHECK(!blocks(SIGKILL));
+	CHECK(blocks(SIGHUP));
+	return NULL;
+}
+
+static void change_contexts(void)
+{
+	static int waits;
+	struct sigaction action = { .sa_sigaction = changes_context, .sa_flags = SA_SIGINFO };
+	CHECK_EQ(sigaction(SIGWINCH, &action, NULL), 0);
+	join_thread(start_thread(is_changed, NULL));
+	pthread_t thread = start_thread(is_changed, &waits);
+	await_value(&waits, 1);
+	CHECK_EQ(pthread_kill(thread, SIGWINCH), 0);
+	join_thread(thread);
+}
+
 /* ---- many switches, signalled all the time; some by another thread than the one before */
 
 static struct coroutine *shared;
@@ -355,6 +404,7 @@ int main(void)
 
 	join_thread(start_thread(takes_arguments, NULL));
 	join_thread(start_thread(leaves_handlers, NULL));
+	change_contexts();
 
 	mask(SIG_BLOCK, SIGTERM);
 	shared = make(is_passed_on, 1);

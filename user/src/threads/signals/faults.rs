@@ -237,6 +237,7 @@ extern "C-unwind" fn run(signal: c_int, info: *mut siginfo_t, context: *mut c_vo
         *blocked_in(context) = before;
         // SAFETY: the program's action, and what belongs to the signal.
         unsafe { me.signals.alternate().call_on_it(&action, info, context) };
+        before
     });
     // The handler may have changed what the thread goes on with.
     let wanted = mem::replace(blocked_in(context), workers);

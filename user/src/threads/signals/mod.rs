@@ -295,7 +295,8 @@ fn run_handler(me: &'static Pthread, info: &mut siginfo_t) -> Option<bool> {
     Some(action.sa_flags & libc::SA_RESTART != 0)
 }
 
-/// Calls `handler`, which is given the mask of before, in the state that a handler of `signal` has.
+/// Calls `handler` in the state that a handler of `signal` has. It is given the mask of before, and
+/// says which one comes after: a handler may change that in its context.
 ///
 /// The handler may end the thread or jump: nothing here has a destructor, and what the thread was
 /// in the middle of is over then.
@@ -303,7 +304,7 @@ fn handled_with(
     me: &'static Pthread,
     action: &libc::sigaction,
     signal: c_int,
-    handler: impl FnOnce(u64),
+    handler: impl FnOnce(u64) -> u64,
 ) {
     let signals = &me.signals;
     let (before, number) = (signals.blocked(), errno::get());
@@ -311,21 +312,22 @@ fn handled_with(
     signals.want_none();
     let own = if action.sa_flags & libc::SA_NODEFER == 0 { bit(signal) } else { 0 };
     signals.block_only(before | mask::bits(&action.sa_mask) | own);
-    handler(before);
+    let after = handler(before);
     errno::set(number);
     signals.masked.set(masked);
     // ORDER: as in `block_only`.
     signals.wanted.store(wanted, SeqCst);
-    signals.block_only(before);
+    signals.block_only(after & !mask::NEVER);
 }
 
-/// Calls the handler of `action` on the stack that it asks for.
+/// Calls the handler of `action` on the stack that it asks for. What its context has for a mask
+/// then, which was `blocked`.
 fn call_handler(
     me: &'static Pthread,
     info: &mut siginfo_t,
     action: &libc::sigaction,
     blocked: u64,
-) {
+) -> u64 {
     // SAFETY: all zero bytes are valid; the place is one.
     let mut context: ucontext_t = unsafe { mem::zeroed() };
     if action.sa_flags & libc::SA_SIGINFO != 0 {
@@ -336,6 +338,10 @@ fn call_handler(
     }
     // SAFETY: the program's handler, which is called as the kernel does it.
     unsafe { alternate::call(me, action, info, (&raw mut context).cast()) };
+    match action.sa_flags & libc::SA_SIGINFO {
+        0 => blocked,
+        _ => mask::bits(&context.uc_sigmask),
+    }
 }
 
 /// A wait of the calling full thread has ended as cancelled.
