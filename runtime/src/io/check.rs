@@ -26,7 +26,6 @@ const LOOKS: u32 = 8;
 /// Starts the kernel thread that looks.
 pub(crate) fn start(runtime: &'static Runtime, limit: Duration) -> io::Result<()> {
     let body = move || {
-        task::block_signals();
         let mut suspects: Vec<Suspect> = Vec::new();
         loop {
             std::thread::sleep(limit / LOOKS);
@@ -37,7 +36,7 @@ pub(crate) fn start(runtime: &'static Runtime, limit: Duration) -> io::Result<()
             }
         }
     };
-    std::thread::Builder::new().name("heddle-check".into()).spawn(body).map(drop)
+    task::start_helper("heddle-check", body)
 }
 
 /// A thread that waits for what has happened.
