@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::aims::{Aim, Means, Region, aim, is_ours};
 use super::core::{CONFLICTS_MAX, Core, Task, WARMED_MAX};
 use super::report::{Change, Conflict};
-use super::world::{Cell, Loan, World};
+use super::world::{Cell, Loan, Seen, World};
 use crate::sys::sched::{IDLE, Scheduling};
 
 impl Task {
@@ -126,8 +126,7 @@ impl<W: World> Core<W> {
     fn conclude(&mut self, tid: i32, aim: &Aim, result: io::Result<()>, now: u64) -> bool {
         let Ok(given) = self.world.get(tid) else {
             // It ended meanwhile.
-            self.tasks.remove(&tid);
-            self.world.note(tid, None);
+            self.forget(tid, now);
             return true;
         };
         let Some(task) = self.tasks.get_mut(&tid) else { return true };
@@ -183,14 +182,25 @@ impl<W: World> Core<W> {
     /// Whether the thread has what it was given, or what its program made of that is no conflict.
     fn is_untouched(&mut self, tid: i32, now: u64) -> bool {
         let Ok(current) = self.world.get(tid) else {
-            self.tasks.remove(&tid);
-            self.world.note(tid, None);
+            self.forget(tid, now);
             return false;
         };
         let Some(task) = self.tasks.get_mut(&tid) else { return false };
         if current == task.given {
             return true;
         }
+        // Another thread may have called exec, and go on as this one with what that one was given.
+        let seen = Seen {
+            tid,
+            started: task.started,
+            image: self.world.image(tid),
+            attributes: task.attributes,
+        };
+        if task.image != seen.image {
+            self.follow(&seen, now);
+            return false;
+        }
+        let Some(task) = self.tasks.get_mut(&tid) else { return false };
         let (started, before) = (task.started, task.given);
         self.traces.add(task.origin, before, now);
         let own = Loan { started, origin: task.origin, before, given: before }.own(&current);

@@ -189,7 +189,7 @@ impl<W: World> Core<W> {
             return PERIOD_IDLE;
         }
         self.attend();
-        if self.ask_fast() {
+        if self.ask_fast(now) {
             self.active_ns = Some(now);
         }
         let region = self.decide(now);
@@ -327,7 +327,7 @@ impl<W: World> Core<W> {
     }
 
     /// The process of this main thread runs another program.
-    fn follow(&mut self, seen: &Seen, now: u64) {
+    pub(super) fn follow(&mut self, seen: &Seen, now: u64) {
         let Ok(given) = self.world.get(seen.tid) else { return };
         let living = self.tasks.values().map(|task| (task.origin, task.given));
         let origin = origin_after_exec(given, living, &self.traces, now);
@@ -349,7 +349,12 @@ impl<W: World> Core<W> {
         // Already over, or not ours to look at: then not ours to change either.
         let Ok(given) = self.world.get(seen.tid) else { return };
         let living = self.tasks.values().map(|task| (task.origin, task.given));
-        let origin = origin_of(given, living, &self.traces, now);
+        let mut origin = origin_of(given, living.clone(), &self.traces, now);
+        if seen.image != 0 && !aims::is_ours(&origin) {
+            // No child inherits that. A main thread that was not seen while its process was about
+            // to run another program is new as that does.
+            origin = origin_after_exec(given, living, &self.traces, now);
+        }
         let left_alone = !aims::is_ours(&origin);
         // If its creator was left alone after it had been changed, nobody knows better.
         let origin = if left_alone { given } else { origin };
@@ -381,7 +386,7 @@ impl<W: World> Core<W> {
     }
 
     /// Whether a time-critical thread is active. The first one that is answers for all.
-    fn ask_fast(&mut self) -> bool {
+    fn ask_fast(&mut self, now: u64) -> bool {
         let (mut gone, mut active) = (Vec::new(), false);
         // Of more than are asked at a time, the one that was active is the most likely to be so.
         let last = self.cursors.active.filter(|tid| self.tasks.get(tid).is_some_and(Task::is_fast));
@@ -397,10 +402,18 @@ impl<W: World> Core<W> {
             }
         }
         for tid in gone {
-            self.tasks.remove(&tid);
-            self.world.note(tid, None);
+            self.forget(tid, now);
         }
         active
+    }
+
+    /// This thread is no more. Its last children may be seen later, and so may the program that it
+    /// made its process run.
+    pub(super) fn forget(&mut self, tid: i32, now: u64) {
+        if let Some(task) = self.tasks.remove(&tid) {
+            self.traces.add(task.origin, task.given, now);
+        }
+        self.world.note(tid, None);
     }
 
     /// Up to `most` threads behind the cursor, going round.

@@ -268,6 +268,12 @@ impl World for Linux {
         sched::get(tid)
     }
 
+    fn image(&mut self, tid: i32) -> u64 {
+        let Some(known) = self.known.get(&tid) else { return 0 };
+        let stat = if known.pid == tid { Stat::of_thread(tid, tid) } else { None };
+        stat.map_or(known.image, |stat| stat.image)
+    }
+
     fn set(&mut self, tid: i32, wanted: &sched::Scheduling) -> io::Result<()> {
         match sched::set(tid, wanted) {
             // Without CAP_SYS_NICE the flag cannot be taken back; the rest can.

@@ -122,6 +122,9 @@ pub trait World {
     /// ESRCH if it is no more.
     fn get(&mut self, tid: i32) -> io::Result<Scheduling>;
 
+    /// What [`Seen::image`] of a main thread is now; of others what it was.
+    fn image(&mut self, tid: i32) -> u64;
+
     /// Makes the kernel schedule it like this.
     ///
     /// # Errors

@@ -182,6 +182,10 @@ impl World for Sim {
         self.threads.get(&tid).map(|thread| thread.now).ok_or_else(gone)
     }
 
+    fn image(&mut self, tid: i32) -> u64 {
+        self.threads.get(&tid).map_or(0, |thread| thread.image)
+    }
+
     fn set(&mut self, tid: i32, wanted: &Scheduling) -> io::Result<()> {
         self.sets += 1;
         let loan = self.journal.get(&tid).copied();
