@@ -216,10 +216,11 @@ pub(crate) fn prefetch_kept(tls: *mut u8) {
         ask(pthread.wrapping_add(part.start), part.len());
     }
     // What the libraries of the start use; between that and the stack is room for later ones.
-    #[cfg(target_arch = "x86_64")]
-    ask(tls.wrapping_sub(library.used_below), library.used_below);
-    #[cfg(not(target_arch = "x86_64"))]
-    ask(tls, library.above);
+    if cfg!(target_arch = "x86_64") {
+        ask(tls.wrapping_sub(library.used_below), library.used_below);
+    } else {
+        ask(tls, library.above);
+    }
     ask(tls.wrapping_add(library.above), library.described);
     ask(tls.wrapping_sub(library.below + PACKET_BYTES), PACKET_BYTES);
 }
