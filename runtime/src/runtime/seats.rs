@@ -67,7 +67,7 @@ impl Runtime {
     pub fn fill(&'static self, worker: &'static Worker) -> io::Result<()> {
         let _guard = self.adding();
         let index = worker.index as usize;
-        self.count.fetch_max(index + 1, Release);
+        self.count_in(index);
         let sit = move || match worker.seat.take() {
             true => Ok(worker),
             false => Err(io::ErrorKind::AlreadyExists.into()),
