@@ -6,6 +6,7 @@
  * storage), so whoever finds a worker for the holder must not have to make one.
  */
 #include "check.h"
+#include "own_heap.h"
 #include "unseen.h"
 #include <stdalign.h>
 #include <string.h>
@@ -48,48 +49,11 @@ static void *take(size_t align, size_t bytes)
 	return is_full ? NULL : at;
 }
 
-void *malloc(size_t bytes)
-{
-	return take(16, bytes);
-}
-
-void *calloc(size_t count, size_t bytes)
-{
-	return take(16, count * bytes);
-}
-
-void *realloc(void *old, size_t bytes)
-{
-	void *new = take(16, bytes);
-	if (old && new) {
-		size_t before = ((size_t *)old)[-1];
-		memcpy(new, old, before < bytes ? before : bytes);
-	}
-	return new;
-}
-
 /* As allocators do: under the lock. */
-void free(void *old)
+static void freed(void)
 {
-	(void)old;
 	pthread_mutex_lock(&whole);
 	pthread_mutex_unlock(&whole);
-}
-
-void *memalign(size_t align, size_t bytes)
-{
-	return take(align, bytes);
-}
-
-void *aligned_alloc(size_t align, size_t bytes)
-{
-	return take(align, bytes);
-}
-
-int posix_memalign(void **place, size_t align, size_t bytes)
-{
-	*place = take(align, bytes);
-	return *place ? 0 : ENOMEM;
 }
 
 static int is_held, waiting, pipes[WAITERS][2];

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include "own_table.h"
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <sys/resource.h>
 
@@ -29,7 +30,8 @@ static void *look(void *seen)
 	return NULL;
 }
 
-static void test_room(void)
+/* Whether it could be tested. */
+static bool test_room(void)
 {
 	struct rlimit limit;
 	unsigned seen = 0;
@@ -37,10 +39,11 @@ static void test_room(void)
 
 	CHECK_EQUAL(getrlimit(RLIMIT_NOFILE, &limit), 0);
 	if (limit.rlim_cur <= 1000)
-		return;
+		return false;
 	CHECK_EQUAL(pthread_create(&thread, NULL, look, &seen), 0);
 	CHECK_EQUAL(pthread_join(thread, NULL), 0);
 	CHECK(seen > 1000);
+	return true;
 }
 
 static void *start(void *depth)
@@ -61,7 +64,8 @@ int main(void)
 	pthread_attr_t attributes;
 	pthread_t thread;
 
-	test_room();
+	const bool has_room = test_room();
+
 	/* musl's own size would be too small. */
 	pthread_attr_init(&attributes);
 	pthread_attr_setstacksize(&attributes, 8 << 20);
@@ -79,5 +83,7 @@ int main(void)
 		}
 	}
 	CHECK_EQUAL(table_header(table)->high_water, 2);
+	if (!has_room)
+		SKIP("RLIMIT_NOFILE permits no descriptor above 1000");
 	return 0;
 }
