@@ -32,6 +32,7 @@ mod fork;
 mod fresh;
 pub mod fs;
 mod full;
+mod handed;
 mod hibernate;
 mod inbox;
 pub mod io;

@@ -7,10 +7,11 @@
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use std::io;
-use std::sync::{MutexGuard, PoisonError, mpsc};
+use std::sync::{MutexGuard, PoisonError};
 
 use super::{Runtime, WORKERS_MAX};
 use crate::config::Io;
+use crate::handed;
 use crate::sched;
 use crate::sys::task;
 use crate::worker::Worker;
@@ -81,23 +82,22 @@ impl Runtime {
         index: usize,
         make: impl FnOnce() -> io::Result<&'static Worker> + Send + 'static,
     ) -> io::Result<&'static Worker> {
-        let (send, receive) = mpsc::sync_channel(1);
+        let (giver, taker) = handed::pair();
         let body = move || {
             task::block_signals();
             let signal_stack = match task::AlternateStack::new(ALTERNATE_STACK_BYTES) {
                 Ok(stack) => stack,
-                Err(error) => return drop(send.send(Err(error))),
+                Err(error) => return giver.give(Err(error)),
             };
             match make() {
                 Ok(worker) => {
                     worker.sit_down();
                     sched::become_worker(worker);
-                    let _ = send.send(Ok(worker));
-                    drop(send);
+                    giver.give(Ok(worker));
                     worker.run();
                     sched::leave_worker();
                 }
-                Err(error) => drop(send.send(Err(error))),
+                Err(error) => giver.give(Err(error)),
             }
             drop(signal_stack);
         };
@@ -106,7 +106,7 @@ impl Runtime {
             let text = format!("worker {index}'s kernel thread (RLIMIT_NPROC, RLIMIT_AS): {error}");
             io::Error::new(error.kind(), text)
         })?;
-        receive.recv().map_err(io::Error::other)?.map_err(|error| {
+        taker.take().ok_or_else(|| io::Error::other("it ended as it began"))?.map_err(|error| {
             let limit = match error.raw_os_error() {
                 Some(libc::ENOMEM) => " (memory, RLIMIT_AS, RLIMIT_MEMLOCK)",
                 Some(libc::EMFILE) => " (RLIMIT_NOFILE)",

@@ -2,13 +2,10 @@
 
 use std::ffi::{CStr, CString};
 use std::io::{self, Write};
-use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::{Acquire, Release};
 
 use rustix::fs::{Mode, OFlags};
 
-use super::futex;
+use crate::handed;
 
 /// Kernel thread id of the caller.
 pub(crate) fn tid() -> i32 {
@@ -58,22 +55,14 @@ pub(crate) fn block_signals() {
 /// Starts a kernel thread of the runtime's own, without signals, and waits until it runs `body`: on
 /// its way there it comes to the program's allocator, which a thread that is made next may hold.
 pub(crate) fn start_helper(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    let runs = Arc::new(AtomicU32::new(0));
-    let told = Arc::clone(&runs);
+    let (runs, told) = handed::pair();
     let whole = move || {
         block_signals();
-        // ORDER: Release publishes what std did on the way here; pairs with the Acquire below.
-        told.store(1, Release);
-        futex::wake(&told, 1);
-        drop(told);
+        runs.give(());
         body();
     };
     std::thread::Builder::new().name(name.into()).spawn(whole)?;
-    // ORDER: as above.
-    while runs.load(Acquire) == 0 {
-        futex::wait(&runs, 0, None);
-    }
-    Ok(())
+    told.take().ok_or_else(|| io::Error::other("a kernel thread ended as it began"))
 }
 
 /// The alternate signal stack of the calling kernel thread, so that an overflow of a user-level

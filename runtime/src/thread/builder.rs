@@ -15,7 +15,7 @@ use crate::error::exhausted;
 use crate::runtime;
 use crate::stack::{self, CLASS_BYTES};
 use crate::sys::{clock, libc_tls, memory, policy};
-use crate::{full, preempt, sanitizer, sched, table};
+use crate::{full, handed, preempt, sanitizer, sched, table};
 
 /// Configures a thread before it starts; std's `Builder` with what TEK adds.
 ///
@@ -359,7 +359,7 @@ impl Builder {
         T: Send,
     {
         let place = Place::take()?;
-        let (send, receive) = std::sync::mpsc::sync_channel(1);
+        let (giver, taker) = handed::pair();
         let mut builder = std::thread::Builder::new();
         if let Some(name) = &self.name {
             builder = builder.name(name.clone());
@@ -371,12 +371,12 @@ impl Builder {
             let _place = place;
             let me = sched::current();
             self.describe_kernel_thread(me, priority);
-            let _ = send.send(Thread::of(me));
+            giver.give(Thread::of(me));
             closure()
         };
         // SAFETY: the caller's promise.
         let handle = unsafe { builder.spawn_unchecked(body)? };
-        let thread = receive.recv().map_err(io::Error::other)?;
+        let thread = taker.take().ok_or_else(|| io::Error::other("it ended as it began"))?;
         Ok(JoinHandle::native(handle, thread))
     }
 
