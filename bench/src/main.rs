@@ -5,9 +5,9 @@
 
 mod harness;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::Parser;
 
 use harness::instructions;
@@ -72,6 +72,9 @@ fn main() -> Result<()> {
         Some(suite) => vec![suite],
         None => Suite::ALL.to_vec(),
     };
+    if let Some(file) = &options.json {
+        check_place(file, &out)?;
+    }
     let mut all = Vec::new();
     for suite in suites {
         let result = if options.instructions {
@@ -92,6 +95,21 @@ fn main() -> Result<()> {
     }
     report::write(&out)?;
     println!("report: {}", out.join("REPORT.md").display());
+    Ok(())
+}
+
+/// Refuses a file for the rows that takes none, or that keeps a suite's whole result: before an
+/// hour of measuring, not after it.
+fn check_place(file: &Path, out: &Path) -> Result<()> {
+    let opened = std::fs::OpenOptions::new().create(true).append(true).open(file);
+    opened.with_context(|| format!("--json {}", file.display()))?;
+    let place = file.canonicalize()?;
+    for suite in Suite::ALL {
+        let kept = out.join(format!("{}.json", suite.name()));
+        if kept.canonicalize().is_ok_and(|kept| kept == place) {
+            bail!("--json {}: the suite keeps its whole result there", file.display());
+        }
+    }
     Ok(())
 }
 
