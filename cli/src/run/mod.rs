@@ -117,8 +117,7 @@ What differs with --threads user:
   nobody's; those that are robust or shared with other processes are the C library's. The processors
   and the niceness that a thread is given are told again, and act on nothing. A signal
   that is sent to a thread is handled there, on its own stack or its alternate one; not while it
-  waits for a disk or the look-up of a name. A wait for a condition variable that is shared with
-  other processes is no point of cancellation. A handler is told the registers of its own call. A
+  waits for a disk or the look-up of a name. A handler is told the registers of its own call. A
   signal for the process that none of the program's kernel threads lets through is handled by a
   thread that does, up to some ms later; up to a second where the main thread had let it through
   in a handler alone.

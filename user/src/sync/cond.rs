@@ -24,7 +24,7 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use heddle::raw::{self, Ended, Manner, Moment};
 use libc::{clockid_t, pthread_cond_t, pthread_mutex_t, timespec};
 
-use super::{layout, mutex, theirs, wake};
+use super::{layout, mutex, shared, wake};
 use crate::threads::{cancel, signals};
 use crate::{clock, errno};
 
@@ -43,7 +43,6 @@ pub const FLAGS: u32 = SHARED | MONOTONIC;
 
 // SAFETY: the C library's functions, by its headers.
 unsafe extern "C-unwind" {
-    fn pthread_cond_wait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t) -> c_int;
     fn pthread_cond_clockwait(
         cond: *mut pthread_cond_t,
         mutex: *mut pthread_mutex_t,
@@ -141,7 +140,10 @@ pub unsafe extern "C-unwind" fn heddle_user_pthread_cond_wait(
     unsafe {
         let it = of(cond);
         if it.is_shared() {
-            return theirs(|| pthread_cond_wait(cond, mutex));
+            let clock = libc::CLOCK_MONOTONIC;
+            return shared::cancellable(shared::NEVER, |until| {
+                pthread_cond_clockwait(cond, mutex, clock, until)
+            });
         }
         wait(it, mutex, Moment::Never)
     }
@@ -168,7 +170,7 @@ unsafe extern "C-unwind" fn heddle_user_pthread_cond_clockwait(
     unsafe {
         let it = of(cond);
         if it.is_shared() {
-            return theirs(|| pthread_cond_clockwait(cond, mutex, clock, at));
+            return shared::cancellable(*at, |at| pthread_cond_clockwait(cond, mutex, clock, at));
         }
         match clock::moment(clock, &*at) {
             Ok(until) => wait(it, mutex, until),

@@ -13,6 +13,7 @@ pub mod mutex;
 mod once;
 mod rwlock;
 mod sem;
+pub mod shared;
 mod spin;
 
 use core::sync::atomic::AtomicU32;

@@ -53,6 +53,7 @@ use self::pending::{Added, Pending};
 use super::{Pthread, cancel, find, fork, registry, this, with_number};
 use crate::calls::mask;
 use crate::errno;
+use crate::sync::shared;
 
 pub use self::pending::bit;
 pub use self::queue::queue_info;
@@ -76,6 +77,8 @@ pub struct Signals {
     /// It is in a call with another mask: see item 4 of the protocol. Its own.
     masked: Cell<bool>,
     alternate: Alternate,
+    /// Its own.
+    pub shared_wait: shared::Place,
 }
 
 impl Signals {
@@ -87,6 +90,7 @@ impl Signals {
             look: AtomicBool::new(false),
             masked: Cell::new(false),
             alternate: Alternate::new(),
+            shared_wait: shared::Place::new(),
         }
     }
 
@@ -310,11 +314,13 @@ fn handled_with(
     let (before, number) = (signals.blocked(), errno::get());
     let (masked, wanted) = (signals.masked.replace(false), signals.wanted.load(Relaxed));
     signals.want_none();
+    let shared_wait = signals.shared_wait.leave();
     let own = if action.sa_flags & libc::SA_NODEFER == 0 { bit(signal) } else { 0 };
     signals.block_only(before | mask::bits(&action.sa_mask) | own);
     let after = handler(before);
     errno::set(number);
     signals.masked.set(masked);
+    signals.shared_wait.go_back(&shared_wait);
     // ORDER: as in `block_only`.
     signals.wanted.store(wanted, SeqCst);
     signals.block_only(after & !mask::NEVER);
@@ -392,11 +398,14 @@ pub fn called() -> Ran {
     if me.signals.masked.get() {
         return Ran::Nothing;
     }
-    if me.own.asynchronous.load(Relaxed) && raw::is_cancelled() {
+    if me.own.asynchronous.load(Relaxed) && raw::is_cancelled() && !me.signals.shared_wait.is_set()
+    {
         raw::answer_call();
         cancel::act();
     }
-    deliver(me)
+    let ran = deliver(me);
+    me.signals.shared_wait.end_if_cancelled();
+    ran
 }
 
 /// Whether calls of the calling full thread are answered by [`called`].
