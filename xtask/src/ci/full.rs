@@ -83,9 +83,12 @@ fn documents(planner: &mut Planner) {
 fn models(planner: &mut Planner) {
     let sim = planner.test("-p heddle --features sim --test sim --test sim_lot");
     planner.add("sim", "the scheduler under seeded simulation", 10, vec![sim]);
-    let loom = planner.test("-p heddle --release --test loom");
-    let loom = planner.apart(loom, "loom", "--cfg loom").env("LOOM_MAX_PREEMPTIONS", "2");
-    planner.add("loom", "models of queue, inbox, idle, mutex, parking lot", 10, vec![loom]);
+    let model = |package: &str, preemptions: &str| {
+        let loom = planner.test(&format!("-p {package} --release --test loom"));
+        planner.apart(loom, "loom", "--cfg loom").env("LOOM_MAX_PREEMPTIONS", preemptions)
+    };
+    let looms = vec![model("heddle", "2"), model("heddle-user", "3")];
+    planner.add("loom", "models of queue, inbox, idle, mutex, lot, signals", 10, looms);
 }
 
 fn tools(planner: &mut Planner) {

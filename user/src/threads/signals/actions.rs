@@ -16,65 +16,43 @@ use core::hint;
 use core::mem;
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, fence};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize};
 
 use heddle::raw;
 use libc::sigaction;
 
 use super::faults::entry;
+use super::kept::Words;
 use crate::calls::mask;
 use crate::errno;
 
-/// What of an action the program has set, for one signal. Who reads it takes no lock: a fault may
-/// come anywhere.
-pub struct Kept {
-    /// Odd while it is written.
-    version: AtomicU32,
-    handler: AtomicUsize,
-    flags: AtomicI32,
-    mask: AtomicU64,
-}
+/// What of an action the program has set, for one signal.
+pub struct Kept(Words);
 
 impl Kept {
     const fn new() -> Self {
-        Kept {
-            version: AtomicU32::new(0),
-            handler: AtomicUsize::new(libc::SIG_DFL),
-            flags: AtomicI32::new(0),
-            mask: AtomicU64::new(0),
-        }
+        Kept(Words::new())
     }
 
     pub fn get(&self) -> sigaction {
-        loop {
-            // ORDER: Acquire pairs with the Release at the end of `set`; the fence, with the one
-            // at its beginning.
-            let version = self.version.load(Acquire);
-            // SAFETY: all zero bytes are a valid action.
-            let mut action: sigaction = unsafe { mem::zeroed() };
-            action.sa_sigaction = self.handler.load(Relaxed);
-            action.sa_flags = self.flags.load(Relaxed);
-            action.sa_mask = mask::set_of(self.mask.load(Relaxed));
-            fence(Acquire);
-            if version.is_multiple_of(2) && self.version.load(Relaxed) == version {
-                return action;
-            }
-            hint::spin_loop();
-        }
+        let (handler, flags, blocked) = self.0.get();
+        // SAFETY: all zero bytes are a valid action.
+        let mut action: sigaction = unsafe { mem::zeroed() };
+        action.sa_sigaction = handler as usize;
+        action.sa_flags = flags as c_int;
+        action.sa_mask = mask::set_of(blocked);
+        action
     }
 
     /// One thread at a time.
     fn set(&self, action: &sigaction) {
-        let version = self.version.load(Relaxed);
-        self.version.store(version + 1, Relaxed);
-        // ORDER: who sees something of the new action sees the odd version; see `get`.
-        fence(Release);
-        self.handler.store(action.sa_sigaction, Relaxed);
-        self.flags.store(action.sa_flags, Relaxed);
-        self.mask.store(mask::bits(&action.sa_mask), Relaxed);
-        self.version.store(version + 2, Release);
+        let blocked = mask::bits(&action.sa_mask);
+        self.0.set((action.sa_sigaction as u64, action.sa_flags as u32, blocked));
     }
 }
+
+/// All zero words are the default action.
+const _: () = assert!(libc::SIG_DFL == 0);
 
 /// The runtime's list of faults, in its order.
 static KEPT: [Kept; raw::FAULTS.len()] = [const { Kept::new() }; raw::FAULTS.len()];

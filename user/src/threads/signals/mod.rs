@@ -30,6 +30,8 @@ pub mod alternate;
 mod context;
 pub mod faults;
 mod jump;
+mod kept;
+mod news;
 mod older;
 mod pending;
 pub mod process;

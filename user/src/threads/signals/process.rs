@@ -28,14 +28,14 @@
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize};
+use core::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize};
 use std::sync::Once;
 use std::time::Duration;
 
 use heddle::raw;
 use libc::{pid_t, siginfo_t};
-use rustix::thread::futex::{self, Flags, Timespec};
 
+use super::news::News;
 use super::{Signals, bit};
 use crate::calls::mask;
 use crate::errno;
@@ -77,10 +77,8 @@ static FORGOTTEN: AtomicU64 = AtomicU64::new(0);
 static MAIN: AtomicUsize = AtomicUsize::new(0);
 /// The signalfd; negative when there is none.
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
-/// Counts what the watcher has to look at when it sleeps; see [`sleep_until_news`].
-static NEWS: AtomicU32 = AtomicU32::new(0);
-/// Whether the watcher sleeps.
-static SLEEPS: AtomicBool = AtomicBool::new(false);
+/// For the watcher.
+static NEWS: News = News::new();
 
 extern "C" fn at_load() {
     // SAFETY: no arguments; the main thread is the one that loads the library.
@@ -93,9 +91,9 @@ static AT_LOAD: extern "C" fn() = at_load;
 
 /// What is to be watched now.
 ///
-/// ORDER: what is SeqCst here and below, on [`WATCHED`], [`OF_MAIN`], [`HELD`], [`DESCRIPTOR`],
-/// [`NEWS`] and [`SLEEPS`], is in one order: whoever changes one of them and then looks at another
-/// either sees what was done to that, or is seen.
+/// ORDER: what is SeqCst here and below, on [`WATCHED`], [`OF_MAIN`], [`HELD`] and [`DESCRIPTOR`],
+/// and in `news.rs`, is in one order: whoever changes one of them and then looks at another either
+/// sees what was done to that, or is seen.
 fn watched() -> u64 {
     WATCHED.load(SeqCst) & !HELD.load(SeqCst)
 }
@@ -119,16 +117,7 @@ fn set_watched() {
 /// Has the watcher look at what is watched now.
 fn tell() {
     set_watched();
-    wake();
-}
-
-/// Has the watcher look again, if it sleeps.
-fn wake() {
-    // ORDER: SeqCst: the news before the look at who sleeps; pairs with `sleep_until_news`.
-    NEWS.fetch_add(1, SeqCst);
-    if SLEEPS.load(SeqCst) {
-        let _ = futex::wake(&NEWS, Flags::PRIVATE, 1);
-    }
+    NEWS.tell();
 }
 
 /// A kernel thread has blocked these signals, or a full thread waits for them.
@@ -211,7 +200,7 @@ pub fn take(own: &Signals, signals: u64) -> Option<siginfo_t> {
         return None;
     }
     let info = signals::take(signals & !NEVER_WATCHED)?;
-    wake();
+    NEWS.tell();
     // There may be more.
     own.look.store(true, Relaxed);
     Some(info)
@@ -254,7 +243,7 @@ fn run() -> ! {
         if sleep_while_none_is_watched() {
             forget_ms = FIRST_FORGET_MS;
         }
-        let seen = NEWS.load(SeqCst);
+        let seen = NEWS.seen();
         let pending = signals::pending() & watched();
         if pending == 0 {
             pause = FIRST_LOOK;
@@ -277,7 +266,7 @@ fn run() -> ! {
         if is_main_first {
             std::thread::sleep(FIRST_LOOK);
         }
-        if pause != FIRST_LOOK && sleep_until_news(seen, Some(pause)) {
+        if pause != FIRST_LOOK && NEWS.sleep(seen, Some(pause)) {
             // Somebody has taken one: what is pending now may be another.
             pause = FIRST_LOOK;
         }
@@ -311,26 +300,16 @@ fn wait(limit_ms: c_int) -> bool {
 fn sleep_while_none_is_watched() -> bool {
     let mut has = false;
     loop {
-        let seen = NEWS.load(SeqCst);
+        let seen = NEWS.seen();
         if watched() != 0 {
             return has;
         }
         has = true;
         let limit =
             (FORGOTTEN.load(Relaxed) != 0).then_some(Duration::from_millis(REMEMBER_MS as u64));
-        raw::idle(|| sleep_until_news(seen, limit));
+        raw::idle(|| NEWS.sleep(seen, limit));
         remember();
     }
-}
-
-/// Sleeps while the news are those that were `seen`, for so long at most. Whether there are others.
-fn sleep_until_news(seen: u32, limit: Option<Duration>) -> bool {
-    let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
-    // ORDER: SeqCst: the flag before the kernel's look at the news; pairs with `wake`.
-    SLEEPS.store(true, SeqCst);
-    let _ = futex::wait(&NEWS, Flags::PRIVATE, seen, limit.as_ref());
-    SLEEPS.store(false, SeqCst);
-    NEWS.load(SeqCst) != seen
 }
 
 /// Calls a thread that lets `signal` through, the next one from slot `from` on; or holds it back.

@@ -1,0 +1,177 @@
+//! Models: what lies below the signals of threads, under loom, which tries every order of steps.
+//!
+//! The files are compiled into this test as they are; only `model` is replaced, by atomics that
+//! loom watches. loom takes SeqCst of a load or store for Acquire or Release: what is more than
+//! that it does not try. It takes the first use of an atomic for its construction, so a model's
+//! main thread uses each of them before it starts the others.
+//!
+//! `RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test -p heddle-user --release --test loom`
+
+#![cfg(loom)]
+
+use std::sync::Arc;
+
+use loom::sync::atomic::AtomicU32;
+use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use loom::thread;
+
+#[path = "../src/threads/signals/kept.rs"]
+mod kept;
+#[path = "../src/threads/signals/news.rs"]
+mod news;
+
+/// loom's atomics, which have no const constructor, made on their first use; and a kernel.
+#[allow(dead_code)]
+mod model {
+    use std::cell::OnceCell;
+    use std::time::Duration;
+
+    use loom::sync::atomic::Ordering;
+    use loom::sync::{Condvar, Mutex};
+
+    pub use loom::sync::atomic::fence;
+
+    pub fn spin() {
+        loom::thread::yield_now();
+    }
+
+    macro_rules! atomic {
+        ($name:ident, $type:ty) => {
+            pub struct $name {
+                first: $type,
+                made: OnceCell<loom::sync::atomic::$name>,
+                kernel: OnceCell<(Mutex<()>, Condvar)>,
+            }
+
+            // SAFETY: loom runs its threads one at a time on one kernel thread.
+            unsafe impl Sync for $name {}
+            // SAFETY: as above.
+            unsafe impl Send for $name {}
+
+            impl $name {
+                pub const fn new(first: $type) -> Self {
+                    $name { first, made: OnceCell::new(), kernel: OnceCell::new() }
+                }
+
+                fn get(&self) -> &loom::sync::atomic::$name {
+                    self.made.get_or_init(|| loom::sync::atomic::$name::new(self.first))
+                }
+
+                pub fn load(&self, order: Ordering) -> $type {
+                    self.get().load(order)
+                }
+
+                pub fn store(&self, value: $type, order: Ordering) {
+                    self.get().store(value, order);
+                }
+            }
+        };
+    }
+
+    atomic!(AtomicBool, bool);
+    atomic!(AtomicU32, u32);
+    atomic!(AtomicU64, u64);
+
+    impl AtomicU32 {
+        pub fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
+            self.get().fetch_add(value, order)
+        }
+
+        fn kernel(&self) -> &(Mutex<()>, Condvar) {
+            self.kernel.get_or_init(|| (Mutex::new(()), Condvar::new()))
+        }
+    }
+
+    /// The kernel has a full barrier before its look at the word, and reads the newest value: for
+    /// loom, an exchange of both orders.
+    pub fn futex_wait(word: &AtomicU32, expected: u32, _limit: Option<Duration>) {
+        let kernel = word.kernel();
+        let awake = kernel.0.lock().unwrap();
+        if word.get().fetch_add(0, Ordering::AcqRel) == expected {
+            drop(kernel.1.wait(awake).unwrap());
+        }
+    }
+
+    pub fn futex_wake(word: &AtomicU32) {
+        let kernel = word.kernel();
+        let _awake = kernel.0.lock().unwrap();
+        kernel.1.notify_one();
+    }
+}
+
+/// Each handler with flags and a mask of its own: what is read belongs together.
+#[test]
+fn an_action_is_read_whole() {
+    loom::model(|| {
+        let words = Arc::new(kept::Words::new());
+        assert_eq!(words.get(), (0, 0, 0));
+        let theirs = words.clone();
+        let writer = thread::spawn(move || {
+            theirs.set((1, 1, 1));
+            theirs.set((2, 2, 2));
+        });
+        let (handler, flags, mask) = words.get();
+        assert_eq!((u64::from(flags), mask), (handler, handler));
+        writer.join().unwrap();
+        assert_eq!(words.get(), (2, 2, 2));
+    });
+}
+
+/// A handler that was set before something else was told of is found by who hears of that.
+#[test]
+fn an_action_that_was_told_of_is_found() {
+    loom::model(|| {
+        let words = Arc::new(kept::Words::new());
+        let told = Arc::new(AtomicU32::new(0));
+        assert_eq!(words.get(), (0, 0, 0));
+        let (theirs, tells) = (words.clone(), told.clone());
+        let writer = thread::spawn(move || {
+            theirs.set((1, 1, 1));
+            tells.store(1, Release);
+        });
+        if told.load(Acquire) == 1 {
+            assert_eq!(words.get(), (1, 1, 1));
+        }
+        writer.join().unwrap();
+    });
+}
+
+/// The watcher: looks for work, and sleeps while there is none, until it has seen it all.
+fn watches(tellers: u32) {
+    loom::model(move || {
+        let news = Arc::new(news::News::new());
+        let work = Arc::new(AtomicU32::new(0));
+        // News from before a sleep end it at once.
+        let seen = news.seen();
+        news.tell();
+        assert!(news.sleep(seen, None));
+        let mut threads = Vec::new();
+        for _ in 0..tellers {
+            let (news, work) = (news.clone(), work.clone());
+            threads.push(thread::spawn(move || {
+                // Relaxed: what was done before the news is seen by who has seen the news.
+                work.fetch_add(1, Relaxed);
+                news.tell();
+            }));
+        }
+        loop {
+            let seen = news.seen();
+            if work.load(Relaxed) == tellers {
+                break;
+            }
+            // It may return early: by the wake of one whose news were seen before.
+            news.sleep(seen, None);
+        }
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
+#[test]
+fn who_sleeps_hears_of_news() {
+    watches(1);
+}
+
+#[test]
+fn who_sleeps_hears_of_the_news_of_two() {
+    watches(2);
+}
