@@ -333,12 +333,8 @@ impl Pool {
     }
 
     fn add_thread(&'static self) -> std::io::Result<()> {
-        let body = move || {
-            task::block_signals();
-            self.work();
-        };
-        let name = String::from("heddle-blocking");
-        std::thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(body).map(drop)
+        let thread = std::thread::Builder::new().name("heddle-blocking".into());
+        task::start(thread.stack_size(STACK_BYTES), move || self.work())
     }
 
     /// The loop of a kernel thread of the pool.

@@ -54,10 +54,7 @@ pub(crate) fn interrupt(thread: &'static Control) {
     START.call_once(|| {
         let sender = std::thread::Builder::new().name("heddle-cancel".into());
         // Refused: the thread finds out when its call ends by itself.
-        let _ = sender.spawn(|| {
-            task::block_signals();
-            send_signals();
-        });
+        let _ = task::start(sender, || send_signals());
     });
     thread.references.fetch_add(1, Relaxed);
     let _pin = full::pin();

@@ -84,7 +84,6 @@ impl Runtime {
     ) -> io::Result<&'static Worker> {
         let (giver, taker) = handed::pair();
         let body = move || {
-            task::block_signals();
             let signal_stack = match task::AlternateStack::new(ALTERNATE_STACK_BYTES) {
                 Ok(stack) => stack,
                 Err(error) => return giver.give(Err(error)),
@@ -101,8 +100,8 @@ impl Runtime {
             }
             drop(signal_stack);
         };
-        let spawned = std::thread::Builder::new().name(format!("heddle-{index}")).spawn(body);
-        spawned.map_err(|error| {
+        let kernel_thread = std::thread::Builder::new().name(format!("heddle-{index}"));
+        task::start(kernel_thread, body).map_err(|error| {
             let text = format!("worker {index}'s kernel thread (RLIMIT_NPROC, RLIMIT_AS): {error}");
             io::Error::new(error.kind(), text)
         })?;

@@ -37,10 +37,14 @@ pub(crate) fn set_poll_base(base: *const u8) {
 pub(crate) const FAULTS: [i32; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT];
 
-/// Blocks all signals but [`FAULTS`] for the calling kernel thread.
+/// Blocks all signals but [`FAULTS`] for the calling kernel thread, and lets those through.
 ///
 /// A handler of the program would otherwise run on a small user-level stack.
 pub(crate) fn block_signals() {
+    change_mask(libc::SIG_SETMASK, &all_but_faults());
+}
+
+fn all_but_faults() -> libc::sigset_t {
     // SAFETY: plain libc calls on a local set.
     unsafe {
         let mut set: libc::sigset_t = core::mem::zeroed();
@@ -48,20 +52,56 @@ pub(crate) fn block_signals() {
         for fault in FAULTS {
             libc::sigdelset(&mut set, fault);
         }
-        libc::pthread_sigmask(libc::SIG_BLOCK, &set, core::ptr::null_mut());
+        set
     }
 }
 
-/// Starts a kernel thread of the runtime's own, without signals, and waits until it runs `body`: on
-/// its way there it comes to the program's allocator, which a thread that is made next may hold.
+/// Returns the mask as it was.
+fn change_mask(how: libc::c_int, set: &libc::sigset_t) -> libc::sigset_t {
+    // SAFETY: plain libc calls on valid sets.
+    unsafe {
+        let mut before: libc::sigset_t = core::mem::zeroed();
+        libc::pthread_sigmask(how, set, &mut before);
+        before
+    }
+}
+
+/// Makes a kernel thread of the runtime's own. It begins with the mask of whoever makes it: even if
+/// it calls [`block_signals`] at once, on a busy machine that comes late, and a handler of the
+/// program's could run there in between. So the signals are blocked while it is made.
+pub(crate) fn without_signals<T>(make: impl FnOnce() -> T) -> T {
+    // Its worker blocks them as it is, and must be left so: std allocates, and the allocator may
+    // have the thread wait, while the worker runs others.
+    if crate::thread::is_user_level() {
+        return make();
+    }
+    let before = change_mask(libc::SIG_BLOCK, &all_but_faults());
+    let made = make();
+    change_mask(libc::SIG_SETMASK, &before);
+    made
+}
+
+/// Starts a kernel thread of the runtime's own.
+pub(crate) fn start(
+    thread: std::thread::Builder,
+    body: impl FnOnce() + Send + 'static,
+) -> io::Result<()> {
+    let whole = move || {
+        block_signals();
+        body();
+    };
+    without_signals(|| thread.spawn(whole)).map(drop)
+}
+
+/// Starts one, and waits until it runs `body`: on its way there it comes to the program's
+/// allocator, which a thread that is made next may hold.
 pub(crate) fn start_helper(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let (runs, told) = handed::pair();
     let whole = move || {
-        block_signals();
         runs.give(());
         body();
     };
-    std::thread::Builder::new().name(name.into()).spawn(whole)?;
+    start(std::thread::Builder::new().name(name.into()), whole)?;
     told.take().ok_or_else(|| io::Error::other("a kernel thread ended as it began"))
 }
 

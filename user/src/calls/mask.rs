@@ -107,6 +107,17 @@ pub fn with<T>(blocked: u64, call: impl FnOnce() -> T) -> T {
     result
 }
 
+/// Starts a kernel thread of this library's own, which calls [`block_all`] at once. It begins with
+/// the mask of who makes it, and may do so late: by then it must let nothing through that the maker
+/// has blocked since, and no handler of the program's may run there. Workers let nothing through
+/// but faults.
+pub fn with_all_blocked<T>(start: impl FnOnce() -> T) -> T {
+    match crate::me() {
+        Some(_) => start(),
+        None => with(u64::MAX, start),
+    }
+}
+
 /// As [`change`] of a kernel thread.
 #[cold]
 fn change_kernels(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int {

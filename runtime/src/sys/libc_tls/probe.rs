@@ -18,6 +18,7 @@ use super::wipe::{Known, Wipe};
 use super::{Stack, keys};
 use crate::full;
 use crate::sys::memory::{self, PAGE};
+use crate::sys::task;
 
 /// Words at the start of `struct pthread` that are alike in all threads or name the thread.
 const HEADER: usize = 10;
@@ -249,7 +250,8 @@ fn on_thread(functions: &Functions, bytes: usize) -> Result<Found, String> {
         let mut made: libc::pthread_t = 0;
         libc::pthread_attr_init(&mut attr);
         libc::pthread_attr_setstack(&mut attr, stack.cast(), bytes);
-        let error = libc::pthread_create(&mut made, &attr, run, (&raw mut probe).cast());
+        let argument = (&raw mut probe).cast();
+        let error = task::without_signals(|| libc::pthread_create(&mut made, &attr, run, argument));
         libc::pthread_attr_destroy(&mut attr);
         if error == 0 {
             libc::pthread_join(made, ptr::null_mut());

@@ -221,13 +221,7 @@ pub fn start() {
             mask::block_all();
             run()
         };
-        let start = || _ = watcher.stack_size(STACK_BYTES).spawn(body);
-        // It begins with the mask of who makes it, and may do so late: by then it must let nothing
-        // through that the maker has blocked since. Workers let nothing through but faults.
-        match crate::me() {
-            Some(_) => start(),
-            None => mask::with(u64::MAX, start),
-        }
+        mask::with_all_blocked(|| _ = watcher.stack_size(STACK_BYTES).spawn(body));
     });
 }
 

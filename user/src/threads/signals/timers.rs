@@ -137,7 +137,7 @@ fn bearer() -> Option<pid_t> {
         let (tell, told) = mpsc::channel();
         let body = move || bear(&tell);
         let thread = std::thread::Builder::new().name("heddle-timers".into());
-        thread.spawn(body).ok()?;
+        mask::with_all_blocked(|| thread.spawn(body)).ok()?;
         told.recv().ok()
     })
 }
