@@ -105,8 +105,8 @@ fn faults() -> u64 {
 }
 
 /// Nothing but faults may come through, and what preempts threads: a worker that makes one lets
-/// through both. The C library keeps two signals for itself, an emulator two more, and two cannot be
-/// blocked.
+/// through both. The C library keeps two signals for itself, an emulator two more, and two cannot
+/// be blocked.
 fn check(masks: &[u64]) {
     let never = [32, 33, 63, 64, libc::SIGKILL, libc::SIGSTOP, heddle::raw::PREEMPTION_SIGNAL];
     let all = never.into_iter().fold(!faults(), |all, signal| all & !bit(signal));
