@@ -76,8 +76,9 @@ pub struct Signals {
     wanted: AtomicU64,
     /// One that was sent to the process may be for it.
     look: AtomicBool,
-    /// It is in a call with another mask: see item 4 of the protocol. Its own.
-    masked: Cell<bool>,
+    /// The mask to come, of a thread in a call with another one: see item 4 of the protocol. Its
+    /// own.
+    masked: Cell<Option<u64>>,
     alternate: Alternate,
     /// Its own.
     pub shared_wait: shared::Place,
@@ -90,7 +91,7 @@ impl Signals {
             blocked: AtomicU64::new(blocked),
             wanted: AtomicU64::new(0),
             look: AtomicBool::new(false),
-            masked: Cell::new(false),
+            masked: Cell::new(None),
             alternate: Alternate::new(),
             shared_wait: shared::Place::new(),
         }
@@ -155,22 +156,24 @@ impl Signals {
 /// protocol.
 pub struct Masked {
     me: &'static Pthread,
-    before: u64,
 }
 
 impl Masked {
     pub fn new(me: &'static Pthread, blocked: u64) -> Self {
         let before = me.signals.blocked();
-        me.signals.masked.set(true);
+        me.signals.masked.set(Some(before));
         me.signals.block_only(blocked);
-        Masked { me, before }
+        Masked { me }
     }
 
-    /// Puts the mask back, and delivers what it lets through. It has no destructor: a handler that
-    /// ends the thread, or jumps out of the call, has the mask that it wants.
+    /// Puts the mask back, or what a handler has made of it, and delivers what that lets through.
+    /// It has no destructor: a handler that ends the thread, or jumps out of the call, has the
+    /// mask that it wants.
     pub fn end(self) {
-        self.me.signals.block_only(self.before);
-        self.me.signals.masked.set(false);
+        if let Some(before) = self.me.signals.masked.get() {
+            self.me.signals.block_only(before);
+        }
+        self.me.signals.masked.set(None);
         if self.me.signals.is_due() {
             deliver(self.me);
         }
@@ -229,7 +232,7 @@ fn send_info(target: &Pthread, info: &siginfo_t) -> c_int {
         Added::Refused => return libc::EAGAIN,
     }
     match this() {
-        Some(me) if ptr::eq(me, target) && me.signals.masked.get() => {}
+        Some(me) if ptr::eq(me, target) && me.signals.masked.get().is_some() => {}
         Some(me) if ptr::eq(me, target) => drop(deliver(me)),
         _ => raw::when_unpinned(call, target.slot.load(Relaxed) as usize),
     }
@@ -314,18 +317,20 @@ fn handled_with(
 ) {
     let signals = &me.signals;
     let (before, number) = (signals.blocked(), errno::get());
-    let (masked, wanted) = (signals.masked.replace(false), signals.wanted.load(Relaxed));
+    let (masked, wanted) = (signals.masked.take(), signals.wanted.load(Relaxed));
     signals.want_none();
     let shared_wait = signals.shared_wait.leave();
     let own = if action.sa_flags & libc::SA_NODEFER == 0 { bit(signal) } else { 0 };
-    signals.block_only(before | mask::bits(&action.sa_mask) | own);
-    let after = handler(before);
+    let during = before | mask::bits(&action.sa_mask) | own;
+    signals.block_only(during);
+    // The mask of a call is over with its first handler; others come only where that lets them.
+    let after = handler(masked.unwrap_or(before));
     errno::set(number);
-    signals.masked.set(masked);
+    signals.masked.set(masked.map(|_| after & !mask::NEVER));
     signals.shared_wait.go_back(&shared_wait);
     // ORDER: as in `block_only`.
     signals.wanted.store(wanted, SeqCst);
-    signals.block_only(after & !mask::NEVER);
+    signals.block_only(if masked.is_some() { during } else { after & !mask::NEVER });
 }
 
 /// Calls the handler of `action` on the stack that it asks for. What its context has for a mask
@@ -397,7 +402,7 @@ pub fn answer() {
 /// Runs what the calling full thread was called for, unless the call that it is in does so itself.
 pub fn called() -> Ran {
     let Some(me) = this() else { return Ran::Nothing };
-    if me.signals.masked.get() {
+    if me.signals.masked.get().is_some() {
         return Ran::Nothing;
     }
     if me.own.asynchronous.load(Relaxed) && raw::is_cancelled() && !me.signals.shared_wait.is_set()
@@ -412,7 +417,7 @@ pub fn called() -> Ran {
 
 /// Whether calls of the calling full thread are answered by [`called`].
 pub fn are_answered() -> bool {
-    this().is_some_and(|me| !me.signals.masked.get())
+    this().is_some_and(|me| me.signals.masked.get().is_none())
 }
 
 /// As [`answer`], if the caller is a full thread that was called. For calls in which a thread may

@@ -344,7 +344,7 @@ fn sent(to: pid_t, signal: c_int) {
     if is_own
         && (1..super::SIGNALS).contains(&signal)
         && OF_MAIN.load(Relaxed) & !me.signals.blocked() & !NEVER_WATCHED & bit(signal) != 0
-        && !me.signals.masked.get()
+        && me.signals.masked.get().is_none()
     {
         me.signals.look.store(true, Relaxed);
         errno::kept(|| super::deliver(me));
