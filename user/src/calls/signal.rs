@@ -58,7 +58,10 @@ fn wait_for(me: &'static Pthread, signals: u64, deadline: u64) -> Result<siginfo
             Outcome::Woken | Outcome::TimedOut => break Err(Stop::Error(libc::EAGAIN)),
         }
     };
-    me.signals().want_none();
+    // A handler may have changed who it is.
+    if let Some(me) = threads::this() {
+        me.signals().want_none();
+    }
     ended
 }
 

@@ -143,7 +143,10 @@ impl Alternate {
         // SAFETY: by the caller. A handler without SA_SIGINFO takes the first argument alone, and
         // the calling convention lets it be given more.
         unsafe { heddle_user_call_on(action.sa_sigaction, (*info).si_signo, info, context, top) };
-        self.put(before.0, before.1, before.2);
+        // The one that goes on may be another: see `handled_with`.
+        if let Some(me) = this() {
+            me.signals.alternate.put(before.0, before.1, before.2);
+        }
     }
 }
 

@@ -25,7 +25,7 @@ use super::alternate::call_here;
 use super::{bit, deliver, handled_with};
 use crate::calls::mask;
 use crate::errno;
-use crate::threads::{Pthread, own, this};
+use crate::threads::{own, this};
 
 /// What the kernel puts on a stack for a handler: where it returns to, and this much behind it.
 const FRAME_BYTES: usize = 8 + KERNEL_CONTEXT_BYTES + size_of::<siginfo_t>();
@@ -243,11 +243,12 @@ extern "C-unwind" fn run(signal: c_int, info: *mut siginfo_t, context: *mut c_vo
     let wanted = mem::replace(blocked_in(context), workers);
     // SAFETY: the kernel passed it, or it is a copy.
     unsafe { raw::keep_alternate_stack(context) };
-    open(me, wanted);
+    open(wanted);
 }
 
-/// Gives `me` the mask with which it goes on, and what that lets through.
-fn open(me: &'static Pthread, wanted: u64) {
+/// Gives the calling thread the mask with which it goes on, and what that lets through.
+fn open(wanted: u64) {
+    let Some(me) = this() else { return };
     me.signals.block_only(wanted & !mask::NEVER);
     if me.signals.is_due() {
         errno::kept(|| deliver(me));

@@ -154,28 +154,27 @@ impl Signals {
 
 /// The calling thread, with another mask for the time of a call that waits: see item 4 of the
 /// protocol.
-pub struct Masked {
-    me: &'static Pthread,
-}
+pub struct Masked(());
 
 impl Masked {
     pub fn new(me: &'static Pthread, blocked: u64) -> Self {
         let before = me.signals.blocked();
         me.signals.masked.set(Some(before));
         me.signals.block_only(blocked);
-        Masked { me }
+        Masked(())
     }
 
     /// Puts the mask back, or what a handler has made of it, and delivers what that lets through.
     /// It has no destructor: a handler that ends the thread, or jumps out of the call, has the
     /// mask that it wants.
     pub fn end(self) {
-        if let Some(before) = self.me.signals.masked.get() {
-            self.me.signals.block_only(before);
+        let Some(me) = this() else { return };
+        if let Some(before) = me.signals.masked.get() {
+            me.signals.block_only(before);
         }
-        self.me.signals.masked.set(None);
-        if self.me.signals.is_due() {
-            deliver(self.me);
+        me.signals.masked.set(None);
+        if me.signals.is_due() {
+            deliver(me);
         }
     }
 }
@@ -264,8 +263,9 @@ pub fn send_to_own(signal: c_int) {
     }
 }
 
-/// Runs the handlers of what the calling thread, `me`, has pending and not blocked.
-pub fn deliver(me: &'static Pthread) -> Ran {
+/// Runs the handlers of what the calling thread, `me`, has pending and not blocked. The caller may
+/// be another thread then: see [`handled_with`].
+pub fn deliver(mut me: &'static Pthread) -> Ran {
     raw::answer_call();
     let mut ran = Ran::Nothing;
     while let Some(mut info) = me.signals.take(!me.signals.blocked()) {
@@ -277,6 +277,10 @@ pub fn deliver(me: &'static Pthread) -> Ran {
             Some(true) if ran == Ran::Nothing => ran = Ran::Restarting,
             Some(false) => ran = Ran::Interrupting,
             _ => {}
+        }
+        match this() {
+            Some(now) => me = now,
+            None => break,
         }
     }
     ran
@@ -308,7 +312,8 @@ fn run_handler(me: &'static Pthread, info: &mut siginfo_t) -> Option<bool> {
 /// says which one comes after: a handler may change that in its context.
 ///
 /// The handler may end the thread or jump: nothing here has a destructor, and what the thread was
-/// in the middle of is over then.
+/// in the middle of is over then. And it may switch to another context: where another thread goes
+/// on with this one, it is that thread which returns to what was interrupted.
 fn handled_with(
     me: &'static Pthread,
     action: &libc::sigaction,
@@ -325,6 +330,7 @@ fn handled_with(
     signals.block_only(during);
     // The mask of a call is over with its first handler; others come only where that lets them.
     let after = handler(masked.unwrap_or(before));
+    let Some(Pthread { signals, .. }) = this() else { return };
     errno::set(number);
     signals.masked.set(masked.map(|_| after & !mask::NEVER));
     signals.shared_wait.go_back(&shared_wait);
@@ -411,7 +417,9 @@ pub fn called() -> Ran {
         cancel::act();
     }
     let ran = deliver(me);
-    me.signals.shared_wait.end_if_cancelled();
+    if let Some(me) = this() {
+        me.signals.shared_wait.end_if_cancelled();
+    }
     ran
 }
 
