@@ -295,7 +295,8 @@ heddle_user___sigsetjmp:
 	.size heddle_user___sigsetjmp, . - heddle_user___sigsetjmp
 
 /* Calls a signal handler (rdi) with a signal, its siginfo_t and context (rsi, rdx, rcx) on the
- * stack that ends at r8, or on this one if that is 0. An unwind finds its way back through rbp.
+ * stack that ends at r8, or on this one if that is 0; 0 is returned. An unwind finds its way back
+ * through rbp.
  */
 	.globl heddle_user_call_on
 	.hidden heddle_user_call_on
@@ -314,6 +315,7 @@ heddle_user_call_on:
 	movq %rdx, %rsi
 	movq %rcx, %rdx
 	call *%rax
+	xorl %eax, %eax
 	leave
 	.cfi_def_cfa %rsp, 8
 	ret

@@ -71,6 +71,45 @@ heddle_user_getcontext:
 	.cfi_endproc
 	.size heddle_user_getcontext, . - heddle_user_getcontext
 
+/* As heddle_user_call_on, of a handler whose context (rcx) is the caller's: who goes on with that
+ * is behind the handler, and 1 is returned then. Its stack pointer is on the caller's stack even if
+ * the handler is elsewhere.
+ */
+	.globl heddle_user_call_resumable
+	.hidden heddle_user_call_resumable
+	.type heddle_user_call_resumable, @function
+heddle_user_call_resumable:
+	.cfi_startproc
+	pushq %rbp
+	.cfi_def_cfa_offset 16
+	.cfi_offset %rbp, -16
+	movq %rsp, %rbp
+	.cfi_def_cfa_register %rbp
+	leaq 1f(%rip), %rax
+	movq %rax, CONTEXT_RIP(%rcx)
+	movq %rsp, CONTEXT_RSP(%rcx)
+	movq %rbp, CONTEXT_RBP(%rcx)
+	movq %rbx, CONTEXT_RBX(%rcx)
+	movq %r12, CONTEXT_R12(%rcx)
+	movq %r13, CONTEXT_R13(%rcx)
+	movq %r14, CONTEXT_R14(%rcx)
+	movq %r15, CONTEXT_R15(%rcx)
+	testq %r8, %r8
+	cmovnzq %r8, %rsp
+	movq %rdi, %rax
+	movl %esi, %edi
+	movq %rdx, %rsi
+	movq %rcx, %rdx
+	call *%rax
+	xorl %eax, %eax
+	jmp 2f
+1:	movl $1, %eax
+2:	leave
+	.cfi_def_cfa %rsp, 8
+	ret
+	.cfi_endproc
+	.size heddle_user_call_resumable, . - heddle_user_call_resumable
+
 /* Of any thread: a kernel thread's mask is noted before the C library's function sets it. */
 	.globl heddle_user_swapcontext
 	.hidden heddle_user_swapcontext

@@ -123,34 +123,46 @@ impl Alternate {
         context: *mut c_void,
     ) {
         // SAFETY: passed on; here is where the caller is.
-        unsafe { self.call_at(0, self.is_in_use(), action, info, context) };
+        unsafe { self.call_by(heddle_user_call_on, 0, self.is_in_use(), action, info, context) };
     }
 
     /// # Safety
     /// As [`call_here`], and `top` is the end of a stack that nobody uses, or 0.
-    unsafe fn call_at(
+    unsafe fn call_by(
         &self,
+        call: Call,
         top: usize,
         is_entered: bool,
         action: &libc::sigaction,
         info: *mut siginfo_t,
         context: *mut c_void,
-    ) {
+    ) -> bool {
         let before = (self.low.get(), self.bytes.get(), self.flags.get());
         if is_entered && self.flags.get() & SS_AUTODISARM != 0 {
             self.put(0, 0, 0);
         }
         // SAFETY: by the caller. A handler without SA_SIGINFO takes the first argument alone, and
         // the calling convention lets it be given more.
-        unsafe { heddle_user_call_on(action.sa_sigaction, (*info).si_signo, info, context, top) };
+        let was_left = unsafe { call(action.sa_sigaction, (*info).si_signo, info, context, top) };
         // The one that goes on may be another: see `handled_with`.
         if let Some(me) = this() {
             me.signals.alternate.put(before.0, before.1, before.2);
         }
+        was_left
     }
 }
 
-// SAFETY: in arch/; `top` is the end of a stack that nobody uses, or 0 for the one that is used.
+/// Calls a handler; the last one is the end of a stack that nobody uses, or 0 for the one that is
+/// used. Whether the handler has not returned: somebody went on with its context.
+type Call = unsafe extern "C-unwind" fn(
+    handler: usize,
+    signal: c_int,
+    info: *mut siginfo_t,
+    context: *mut c_void,
+    top: usize,
+) -> bool;
+
+// SAFETY: in arch/, see [`Call`]. The second one has the context lead behind its call.
 unsafe extern "C-unwind" {
     fn heddle_user_call_on(
         handler: usize,
@@ -158,7 +170,14 @@ unsafe extern "C-unwind" {
         info: *mut siginfo_t,
         context: *mut c_void,
         top: usize,
-    );
+    ) -> bool;
+    fn heddle_user_call_resumable(
+        handler: usize,
+        signal: c_int,
+        info: *mut siginfo_t,
+        context: *mut c_void,
+        top: usize,
+    ) -> bool;
 }
 
 /// Calls the handler of `action` where the caller is.
@@ -166,24 +185,25 @@ unsafe extern "C-unwind" {
 /// # Safety
 /// 1. `action` is the program's for this signal, `info` and `context` what belongs to it.
 pub unsafe fn call_here(action: &libc::sigaction, info: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: by 1; see `Alternate::call_at`.
+    // SAFETY: by 1; see `Alternate::call_by`.
     unsafe { heddle_user_call_on(action.sa_sigaction, (*info).si_signo, info, context, 0) };
 }
 
-/// Calls the handler of `action`, as the kernel does it, on the stack that it asks for.
+/// Calls the handler of `action`, as the kernel does it, on the stack that it asks for. Who goes on
+/// with `context`, in the handler or later, is behind this call, which says so then.
 ///
 /// # Safety
-/// As [`call_here`].
+/// As [`call_here`], and `context` is the caller's own, of where it is.
 pub unsafe fn call(
     me: &'static Pthread,
     action: &libc::sigaction,
     info: *mut siginfo_t,
     context: *mut c_void,
-) {
+) -> bool {
     let own = &me.signals.alternate;
     let top = own.place_for(action);
     // SAFETY: passed on.
-    unsafe { own.call_at(top, top != 0, action, info, context) };
+    unsafe { own.call_by(heddle_user_call_resumable, top, top != 0, action, info, context) }
 }
 
 #[unsafe(no_mangle)]

@@ -356,9 +356,11 @@ fn call_handler(
         context.uc_stack = me.signals.alternate.told();
     }
     // SAFETY: the program's handler, which is called as the kernel does it.
-    unsafe { alternate::call(me, action, info, (&raw mut context).cast()) };
+    let was_left = unsafe { alternate::call(me, action, info, (&raw mut context).cast()) };
     match action.sa_flags & libc::SA_SIGINFO {
         0 => blocked,
+        // The thread has that of the context with which it went on: this one, or a copy.
+        _ if was_left => this().map_or(blocked, |me| me.signals.blocked()),
         _ => mask::bits(&context.uc_sigmask),
     }
 }
