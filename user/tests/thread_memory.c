@@ -1,16 +1,22 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Short threads, one after the other and some at once, leave nothing behind: what the allocator
- * and getrandom() kept for them, thread-local storage and stacks are used again.
+ * Short threads, one after the other and some at once, leave nothing behind: what the allocator,
+ * getrandom(), strerror(), strsignal() and dlerror() kept for them, thread-local storage and stacks
+ * are used again.
  *
  *   thread_memory [THREADS]
  */
 #include "check.h"
 
+#include <dlfcn.h>
 #include <sys/random.h>
 
 /* Before the first look everything has been as large as it gets. */
-enum { THREADS = 100000, AT_ONCE = 20, WARM_PERCENT = 20, GROWTH_KB_MAX = 8192 };
+enum { THREADS = 300000, AT_ONCE = 20, WARM_PERCENT = 20, GROWTH_KB_MAX = 6144 };
+
+/* No error and no signal: the text is made for the thread that asks. */
+#define NO_NUMBER 99999
+#define NO_NUMBER_TEXT "99999"
 
 static __thread char *own;
 static pthread_key_t key;
@@ -25,6 +31,9 @@ static void *allocate(void *arg)
 		*blocks[i] = 1;
 	}
 	CHECK_EQ(getrandom(blocks[7], 8, 0), 8);
+	CHECK(strstr(strerror(NO_NUMBER), NO_NUMBER_TEXT));
+	CHECK(strstr(strsignal(NO_NUMBER), NO_NUMBER_TEXT));
+	CHECK(!dlerror() && !dlsym(RTLD_DEFAULT, "no such name"));
 	own = blocks[0];
 	CHECK_EQ(pthread_setspecific(key, blocks[1]), 0);
 	for (int i = 2; i < 8; i++)

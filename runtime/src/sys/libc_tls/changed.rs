@@ -57,17 +57,34 @@ pub(super) unsafe fn flag(before: &Before, pthread: *mut u8, value: usize) -> Op
     (before.0[at] == 0 && now(at) == 1).then_some(at)
 }
 
-/// The word of the structure that the calling thread's first random number changes, from the thread
-/// pointer: it names what the kernel's function for them in user space keeps per thread (glibc 2.41
-/// on; its own threads give that back as they end).
-pub(super) fn random(functions: &Functions, tls: *mut u8) -> Option<isize> {
-    let pthread = functions.pthread_of(tls);
+/// What the library keeps per thread for some of its functions.
+pub(super) const KEPT: usize = 3;
+
+/// The words of the structure that the calling thread's first call of each of these functions
+/// changes, from the thread pointer. They name memory that the library's own threads give back as
+/// they end: what the kernel's function for random numbers in user space keeps (glibc 2.41 on), and
+/// the texts of `strerror` and `strsignal` for numbers without a name.
+pub(super) fn kept(functions: &Functions, tls: *mut u8) -> [Option<isize>; KEPT] {
+    const UNKNOWN: libc::c_int = 99_999;
     let mut number = 0_u8;
-    // SAFETY: the calling thread's structure, and a place for one byte. Where there is no number
-    // nothing has changed.
+    // SAFETY: a place for one byte. Where there is no number nothing changes.
+    let random = || unsafe {
+        libc::getrandom((&raw mut number).cast(), 1, libc::GRND_NONBLOCK);
+    };
+    // SAFETY: any number is allowed.
+    let error = || _ = unsafe { libc::strerror(UNKNOWN) };
+    // SAFETY: as above.
+    let signal = || _ = unsafe { libc::strsignal(UNKNOWN) };
+    [word(functions, tls, random), word(functions, tls, error), word(functions, tls, signal)]
+}
+
+/// The word of the calling thread's structure that `call` changes from 0, from the thread pointer.
+fn word(functions: &Functions, tls: *mut u8, call: impl FnOnce()) -> Option<isize> {
+    let pthread = functions.pthread_of(tls);
+    // SAFETY: the calling thread's structure.
     let word = unsafe {
         let before = Before::of(pthread, functions.pthread_bytes);
-        libc::getrandom((&raw mut number).cast(), 1, libc::GRND_NONBLOCK);
+        call();
         let word = before.changed(pthread, 0..0)?;
         before.0[word..word + 8].iter().all(|&byte| byte == 0).then_some(word)?
     };

@@ -1,12 +1,13 @@
-//! What glibc keeps per thread for malloc (its cache of chunks and its arena) and for `getrandom`,
-//! handed on from full threads that end to full threads that start.
+//! What glibc keeps per thread for malloc (its cache of chunks and its arena), for `getrandom` and
+//! for the texts of `strerror` and `strsignal`, handed on from full threads that end to those that
+//! start.
 //!
 //! glibc frees it in functions that only the end of its own threads reaches. So some words (those
-//! that a thread's first `malloc` and first random number change: [`words`], `changed.rs`) are
-//! taken out of the block of a thread that ended and given to the next one: a new thread starts
-//! with a warm cache, and 10^5 short threads need no more caches than were alive at once. Those
-//! that nobody has needed for a while go the way glibc knows: a short kernel thread puts them in
-//! the place of its own, and ends.
+//! that a thread's first calls of these change: [`words`], `changed.rs`) are taken out of the block
+//! of a thread that ended and given to the next one: a new thread starts with a warm cache, and
+//! 10^5 short threads need no more caches than were alive at once. Those that nobody has needed for
+//! a while go the way glibc knows: a short kernel thread puts them in the place of its own, and
+//! ends.
 //!
 //! Invariant: the words of one cache are in exactly one place: one block, the pool, or one such
 //! kernel thread.
@@ -19,8 +20,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::functions::address;
 
-/// Most words that malloc and `getrandom` may have per thread; glibc has two and one.
-pub(super) const WORDS_MAX: usize = 4;
+/// Most words that these may have per thread; glibc has two for malloc and one for each other.
+pub(super) const WORDS_MAX: usize = 6;
 /// Bytes of libc's own TLS that are watched for malloc's words.
 const WATCHED_BYTES_MAX: usize = 2048;
 /// Caches that go in one round of decay.

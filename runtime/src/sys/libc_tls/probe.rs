@@ -11,7 +11,7 @@ use std::ffi::c_void;
 use std::mem::{size_of, zeroed};
 use std::ptr;
 
-use super::changed::{Before, flag, random, rseq};
+use super::changed::{Before, KEPT, flag, kept, rseq};
 use super::functions::{Close, Functions, address};
 use super::heap::{self, Words};
 use super::wipe::{Known, Wipe};
@@ -163,10 +163,10 @@ struct Found {
     tid: Vec<usize>,
     stack: Vec<usize>,
     stack_bytes: Vec<usize>,
-    /// What may be left when the structure is wiped, and the word that `getrandom` has, from the
-    /// thread pointer: where the threads disagree there are none.
+    /// What may be left when the structure is wiped, and the words of some functions: where the
+    /// threads disagree there are none.
     wipe: Wipe,
-    random: Option<isize>,
+    kept: [Option<isize>; KEPT],
     /// The other fields.
     fields: Fields,
 }
@@ -207,8 +207,10 @@ pub(super) fn examine(functions: &Functions) -> Result<Fields, String> {
         return Err("a thread of the C library does not start with its own address".into());
     }
     fields.header[1] = Word::Left;
-    if let Some(word) = first.random.filter(|_| first.random == second.random) {
-        fields.heap.add(word);
+    for (first, second) in first.kept.into_iter().zip(second.kept) {
+        if let Some(word) = first.filter(|_| first == second) {
+            fields.heap.add(word);
+        }
     }
     Ok(fields)
 }
@@ -332,7 +334,7 @@ fn look(probe: &Probe, tls: *mut u8, heap: Words) -> Result<Found, String> {
         stack: places(words, probe.stack),
         stack_bytes: places(words, probe.bytes),
         wipe: Wipe::new(bytes, &known),
-        random: random(functions, tls),
+        kept: kept(functions, tls),
         fields,
     })
 }
