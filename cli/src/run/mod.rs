@@ -117,10 +117,12 @@ What differs with --threads user:
   nobody's; those that are robust or shared with other processes are the C library's. The processors
   and the niceness that a thread is given are told again, and act on nothing. A signal
   that is sent to a thread is handled there, on its own stack or its alternate one; not while it
-  waits for a disk or the look-up of a name. A handler is told the registers of its own call. A
-  signal for the process that none of the program's kernel threads lets through is handled by a
+  waits for a disk or the look-up of a name. Nor does a cancellation end that look-up, which is made
+  as /etc/resolv.conf says, not the thread's _res. A handler is told the registers of its own call.
+  A signal for the process that none of the program's kernel threads lets through is handled by a
   thread that does, up to some ms later; up to a second where the main thread had let it through
-  in a handler alone.
+  in a handler alone. SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP and SIGABRT act at once where they
+  are sent to a process that blocks them in all of its threads; they do not wait for one.
   Policy, sizes of stacks, report and profile are as with kernel threads. Classes, priorities and
   groups act in heddle's scheduler, whether a policy, pthread_setattributes_np or SCHED_HEDDLE says
   them. The CPU Mediator puts the program's kernel threads, and its children's, into the Lazy region

@@ -1,8 +1,8 @@
 //! Calls that sleep in the kernel and have nothing that a ring could wait for: each is made on a
 //! kernel thread of the blocking pool, with the caller's arguments.
 //!
-//! A disk, and the look-up of a name, go on when a signal comes: its handler runs when they are
-//! done.
+//! A disk, and the look-up of a name, go on when a signal or a cancellation comes, which is acted
+//! on when they are done. What a thread has set in its `_res` is not that kernel thread's.
 //!
 //! # Safety
 //! For all exported functions of this file: as the C library's functions of the same name.
