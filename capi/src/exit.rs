@@ -201,8 +201,7 @@ fn publish_end(data: &'static Data) {
     let mut shared = data.lock();
     let thread = shared.thread.take();
     shared.finished = true;
-    // ORDER: the lock's; ThreadSanitizer, which knows nothing of std's, sees this one. Pairs with
-    // the Acquire in `join`.
+    // ORDER: pairs with the Acquire in `join`; the lock says the same to who takes it.
     data.joining.store(0, Release);
     let queue = data.joiners.lock();
     let joiners = queue.take_all();

@@ -1,8 +1,7 @@
 //! One value, handed from one kernel thread to another that waits for it.
 //!
 //! Invariant: the value is behind the word that tells of it, by Release and Acquire: whoever has
-//! seen the word finds the lock free. (A channel of std has locks that a thread sanitizer cannot
-//! follow where somebody waits for them, for std is not built with it.)
+//! seen the word finds the lock free.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Release};

@@ -85,8 +85,7 @@ mod tsan {
     /// Stacks that there may be: more than the sanitizer has room for threads.
     const STACKS: usize = 1 << 16;
 
-    /// A stack's bottom, and its fiber; 0 = none. Not behind a lock of std, which is not built with
-    /// the sanitizer: it would see no order there.
+    /// A stack's bottom, and its fiber; 0 = none. Not behind a lock: each switch looks here.
     struct Entry {
         bottom: AtomicUsize,
         fiber: AtomicUsize,

@@ -108,8 +108,8 @@ fn tools(planner: &mut Planner) {
     let step = planner.add("asan", "address sanitizer", 10, sanitized.into());
     step.unless(other_processor("x86_64"));
 
-    // std is not built with it: tests that keep much behind locks of std are left out, and what is
-    // left of that is in the list.
+    // std is built with it, too: else what lies behind its locks looks like races wherever somebody
+    // has waited for one, which is a matter of chance.
     let known = planner.repo.root.join("scripts/tsan.supp");
     let flags = "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg heddle_tsan";
     let runtime = "--test basic --test net --test sync --test sync_priority";
@@ -121,10 +121,12 @@ fn tools(planner: &mut Planner) {
         planner
             .apart(call, "tsan", flags)
             .env("RUSTC_BOOTSTRAP", "1")
+            .env("CARGO_UNSTABLE_BUILD_STD", "std,test,panic_unwind")
             .env("TSAN_OPTIONS", &format!("suppressions={}", known.display()))
     });
-    let step = planner.add("tsan", "thread sanitizer, told of every switch", 15, raced.into());
+    let step = planner.add("tsan", "thread sanitizer, told of every switch", 30, raced.into());
     step.unless(other_processor("x86_64"));
+    step.unless(missing_std());
 
     // valgrind knows no io_uring.
     let memcheck = planner
@@ -233,6 +235,20 @@ fn missing_target(triple: &str) -> Option<String> {
     let listed = listed.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
     let there = listed.is_ok_and(|text| text.lines().any(|line| line == triple));
     (!there).then(|| format!("the Rust target {triple} is not installed and could not be"))
+}
+
+/// std can be built here: its source is there, and the crates that it names were fetched.
+fn missing_std() -> Option<String> {
+    let rustc = Command::new("rustc").args(["--print", "sysroot"]).output();
+    let root = rustc.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    let manifest =
+        Path::new(&root.unwrap_or_default()).join("lib/rustlib/src/rust/library/Cargo.toml");
+    let mut fetch = Command::new("cargo");
+    fetch.args(["fetch", "--quiet", "--locked", "--offline", "--manifest-path"]).arg(manifest);
+    let fetched = fetch.env("RUSTC_BOOTSTRAP", "1").output();
+    let there = fetched.is_ok_and(|output| output.status.success());
+    (!there)
+        .then(|| "the source of std (rust-src) is not there and could not be fetched".to_owned())
 }
 
 fn other_processor(wanted: &str) -> Option<String> {
