@@ -29,6 +29,7 @@ use crate::arch;
 use crate::control::Control;
 use crate::full;
 use crate::sys::clock;
+use crate::table;
 
 /// At the end of a longer stint the kernel is asked, which takes a two hundredth of it at most.
 const LONG_NS: u64 = 50_000;
@@ -91,7 +92,7 @@ pub(crate) fn is_on() -> bool {
     STEP.load(Relaxed) != 0
 }
 
-/// Begins the account; before the first full thread is made.
+/// Begins the account of full threads' CPU time, which their records show; before the first one.
 pub fn begin() {
     HAS_COUNTER.store(arch::has_time_counter(), Relaxed);
     let first = *FIRST.get_or_init(Moment::now);
@@ -232,8 +233,13 @@ impl Meter {
     }
 }
 
+/// CPU time that the thread in this slot has used, up to the monitor's last look at it.
+pub fn ns_of_slot(slot: u32) -> u64 {
+    table::record(slot).cpu()
+}
+
 /// What the calling full thread has used until now; 0 for others, and without an account.
-pub(crate) fn own_ns() -> u64 {
+pub fn own_ns() -> u64 {
     match full::here() {
         Some(here) if is_on() && full::me().is_some() => here.worker().meter.so_far_ns(),
         _ => 0,

@@ -411,13 +411,7 @@ pub unsafe fn give_late_part(thread: &Thread, part: &LatePart) {
     }
 }
 
-/// Begins the account of full threads' CPU time, which their records show; before the first one.
-pub use crate::cpu::begin as count_cpu;
-
-/// CPU time that the calling full thread has used; 0 without an account of it.
-pub fn own_cpu_ns() -> u64 {
-    crate::cpu::own_ns()
-}
+pub use crate::cpu::{begin as count_cpu, ns_of_slot as cpu_ns_of, own_ns as own_cpu_ns};
 
 /// Closes a page of the calling full thread's stack: what touches it faults. What was done to the
 /// stack is measured first, as the page reads as zero when it is opened again.

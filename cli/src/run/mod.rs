@@ -123,6 +123,12 @@ What differs with --threads user:
   thread that does, up to some ms later; up to a second where the main thread had let it through
   in a handler alone. SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP and SIGABRT act at once where they
   are sent to a process that blocks them in all of its threads; they do not wait for one.
+  What the kernel keeps for each kernel thread a thread cannot change, for it would hold for its
+  worker: identities by system call and setfsuid, capset, unshare, setns, seccomp and what prctl
+  has of that, ptrace. These fail with EPERM, and a line says which; the main thread and children
+  change them as ever. Priorities at a disk and memory policies are accepted and act on nothing.
+  A thread's clock of CPU time is its own, but no timer goes by it (ENOTSUP);
+  getrusage(RUSAGE_THREAD) tells CPU time alone, all of it as the user's.
   Policy, sizes of stacks, report and profile are as with kernel threads. Classes, priorities and
   groups act in heddle's scheduler, whether a policy, pthread_setattributes_np or SCHED_HEDDLE says
   them. The CPU Mediator puts the program's kernel threads, and its children's, into the Lazy region

@@ -121,7 +121,6 @@ pub fn begin(own: Option<(usize, usize)>) {
     let has_account = unsafe { (host.begin)(low, high, at_the_end) } != 0;
     if has_account && (host.kinds as usize) < KINDS_MAX {
         raw::observe(&OBSERVER);
-        raw::count_cpu();
         // ORDER: Release, though all of it was there before.
         HOST.store(core::ptr::from_ref(host).cast_mut(), Release);
     }

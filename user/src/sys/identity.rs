@@ -14,6 +14,7 @@ use core::ffi::{c_char, c_int, c_uint, c_ulong};
 
 use libc::{cpu_set_t, pid_t, sched_param};
 
+use super::kept;
 use crate::threads::identity::{heddle_user_pthread_getname_np, heddle_user_pthread_setname_np};
 use crate::threads::{affinity, schedule};
 use crate::{errno, threads};
@@ -191,7 +192,10 @@ unsafe extern "C" fn heddle_user_prctl(
         match option {
             libc::PR_SET_NAME => set_name(text),
             libc::PR_GET_NAME => heddle_user_pthread_getname_np(libc::pthread_self(), text, 16),
-            _ => return libc::prctl(option, a, b, c, d),
+            _ => {
+                let refused = kept::refused_option(option, a as usize);
+                return refused.unwrap_or_else(|| libc::prctl(option, a, b, c, d));
+            }
         }
     };
     if error == 0 { 0 } else { fail(error) }

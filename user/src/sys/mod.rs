@@ -1,10 +1,12 @@
 //! What a program asks of the kernel for a thread: system calls by number, and the thread's own;
 //! and this library's memory.
 
+pub mod cpu_clock;
 pub mod direct;
 mod futex;
 mod heap;
 mod identity;
 pub mod interruptible;
+pub mod kept;
 pub mod signals;
 mod syscall;

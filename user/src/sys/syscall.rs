@@ -1,8 +1,8 @@
 //! `syscall`: what the program asks of the kernel by number.
 //!
-//! Taken are the calls that would tell of the worker instead of the thread, or hold it: futex on a
-//! word of this process, for all threads; the thread's own number and the yield, for full threads.
-//! All else goes to the kernel.
+//! Taken are the calls that would tell of the worker instead of the thread, change it, or hold it:
+//! futex on a word of this process, for all threads; the thread's own number, its CPU time, the
+//! yield, and what is in `kept.rs`, for full threads. All else goes to the kernel.
 //!
 //! # Safety
 //! For the exported function: as the C library's function of the same name.
@@ -10,12 +10,12 @@
 use core::ffi::{c_int, c_long};
 
 use super::futex::{self, Call};
-use super::identity;
+use super::{cpu_clock, identity, kept};
 use crate::errno;
 use crate::threads::signals;
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn heddle_user_syscall(
+pub unsafe extern "C-unwind" fn heddle_user_syscall(
     number: c_long,
     a: usize,
     b: usize,
@@ -77,7 +77,12 @@ fn of_thread(number: c_long, arguments: [usize; 6]) -> c_long {
             libc::SYS_sched_setaffinity => {
                 identity::heddle_user_sched_setaffinity(a as i32, b, c as *const _)
             }
-            _ => return real(number, arguments),
+            libc::SYS_clock_gettime => cpu_clock::heddle_user_clock_gettime(a as i32, b as *mut _),
+            libc::SYS_getrusage => cpu_clock::heddle_user_getrusage(a as i32, b as *mut _),
+            _ => match kept::answer(number, arguments) {
+                Some(result) => return result,
+                None => return real(number, arguments),
+            },
         }
     };
     c_long::from(result)

@@ -14,7 +14,7 @@
 use core::cell::Cell;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicU32, AtomicUsize};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 use std::io;
 use std::sync::{Mutex, Once, OnceLock};
 
@@ -98,6 +98,7 @@ fn start_runtime() -> Result<(), &'static str> {
             raw::guard_text(low, high);
         }
         prepare();
+        raw::count_cpu();
         raw::begin_to_look_for_libraries();
         raw::on_call(signals::answer);
         interruptible::prepare();
@@ -162,6 +163,7 @@ unsafe fn create(
             argument,
             about: Mutex::new(About::new(wanted, schedule, made.thread, made.stack)),
             own: Own::default(),
+            told_cpu_ns: AtomicU64::new(0),
             born: Cell::new(account::created(&planned, made.stack.1, living)),
         }
     };

@@ -30,6 +30,7 @@ use super::{
 };
 use crate::account::tripwire;
 use crate::real;
+use crate::sys::kept;
 
 /// `struct _Unwind_Exception` of the unwinder's ABI.
 #[repr(C, align(16))]
@@ -123,6 +124,7 @@ pub fn end(me: &'static Pthread) -> ! {
     raw::destroy_values();
     crate::account::ended(own::kind().load(Relaxed), &me.born.get());
     own::stop_running();
+    kept::clear(me.own.end_word.get());
     registry::leave(me.slot.load(Relaxed));
     // ORDER: Release publishes the result; Acquire, for a detached one may be freed. SeqCst: the
     // state before the look at the joiner; pairs with the exchange in `join.rs`.

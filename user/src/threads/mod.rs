@@ -34,7 +34,7 @@ use core::cell::Cell;
 use core::ffi::c_void;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use heddle::raw;
@@ -82,6 +82,8 @@ pub struct Pthread {
     slot: AtomicU32,
     signals: Signals,
     own: Own,
+    /// Most that was told of its CPU time, ns.
+    told_cpu_ns: AtomicU64,
     /// As the account has it; set before the thread can run.
     born: Cell<Born>,
 }
@@ -97,6 +99,8 @@ struct Own {
     /// Written by itself alone.
     asynchronous: AtomicBool,
     tripwire: Tripwire,
+    /// The word that its end clears: `set_tid_address`.
+    end_word: Cell<*mut u32>,
 }
 
 impl Default for Own {
@@ -108,6 +112,7 @@ impl Default for Own {
             exception: Cell::new(UnwindException::default()),
             asynchronous: AtomicBool::new(false),
             tripwire: Tripwire::default(),
+            end_word: Cell::new(core::ptr::null_mut()),
         }
     }
 }
@@ -163,6 +168,21 @@ impl Pthread {
         self.about().thread.clone()
     }
 
+    /// The slot of the runtime's thread.
+    pub fn slot(&self) -> u32 {
+        self.slot.load(Relaxed)
+    }
+
+    /// What is told of its CPU time when the account says `now`, ns: it never goes back.
+    pub fn tell_cpu_ns(&self, now: u64) -> u64 {
+        self.told_cpu_ns.fetch_max(now, Relaxed).max(now)
+    }
+
+    /// For the thread itself alone: the word that its end clears and wakes.
+    pub fn set_end_word(&self, word: *mut u32) {
+        self.own.end_word.set(word);
+    }
+
     /// For the thread itself alone.
     pub fn tripwire(&self) -> &Tripwire {
         &self.own.tripwire
@@ -205,7 +225,7 @@ unsafe fn free(thread: *const Pthread) {
 /// # Safety
 /// 1. `thread` names a thread that exists, as POSIX asks for.
 #[inline]
-unsafe fn find<'a>(thread: pthread_t) -> Option<&'a Pthread> {
+pub unsafe fn find<'a>(thread: pthread_t) -> Option<&'a Pthread> {
     // SAFETY: by 1 that thread's words, which are set before the thread runs and then stay.
     unsafe { (*own::words_of(thread)).thread.as_ref() }
 }
@@ -230,7 +250,7 @@ pub fn number() -> u32 {
 #[cold]
 fn find_number() -> u32 {
     let number = match crate::me() {
-        Some(control) => NUMBER_FIRST + control.slot(),
+        Some(control) => number_of_slot(control.slot()),
         None => rustix::thread::gettid().as_raw_nonzero().get() as u32,
     };
     NUMBER.set(number);
@@ -240,6 +260,11 @@ fn find_number() -> u32 {
 /// Whether `number` is one of a full thread's.
 pub fn is_number(number: i32) -> bool {
     number > 0 && number as u32 & NUMBER_FIRST != 0
+}
+
+/// The number of the full thread in this slot.
+pub fn number_of_slot(slot: u32) -> u32 {
+    NUMBER_FIRST + slot
 }
 
 /// Calls `look` with the full thread that has this number, or whose own is asked for by 0.

@@ -66,6 +66,13 @@ static IGNORING: AtomicU32 = AtomicU32::new(0);
 /// The kernel's handler of it, ours, while it has none for that; else 0.
 static PUT_ASIDE: AtomicUsize = AtomicUsize::new(0);
 
+/// Whether the caller is a child of `vfork`, in its parent's memory. Once there are full threads.
+pub fn is_in_vfork() -> bool {
+    let owner = OWNER.load(Relaxed);
+    // SAFETY: no arguments.
+    owner != 0 && unsafe { libc::getpid() } != owner
+}
+
 /// What is kept for this signal, if it reports a fault.
 pub fn kept(signal: c_int) -> Option<&'static Kept> {
     raw::FAULTS.iter().position(|fault| *fault == signal).map(|index| &KEPT[index])

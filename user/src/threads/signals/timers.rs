@@ -28,7 +28,7 @@ use super::sent::Sent;
 use super::{SIGNALS, send_info_to};
 use crate::calls::mask;
 use crate::errno;
-use crate::sys::signals;
+use crate::sys::{cpu_clock, signals};
 use crate::threads::is_number;
 
 /// Timers for full threads that may exist at a time.
@@ -197,6 +197,10 @@ unsafe extern "C-unwind" fn heddle_user_timer_create(
     event: *mut sigevent,
     timer: *mut timer_t,
 ) -> c_int {
+    if cpu_clock::is_of_full(clock) {
+        errno::set(libc::ENOTSUP);
+        return -1;
+    }
     // SAFETY: null or the caller's event.
     let wanted = unsafe { event.as_ref() }.filter(|event| {
         event.sigev_notify == libc::SIGEV_THREAD_ID && is_number(event.sigev_notify_thread_id)

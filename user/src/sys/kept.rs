@@ -1,0 +1,185 @@
+//! What the kernel keeps for each kernel thread: identities, namespaces, filters on system calls.
+//!
+//! A full thread has no kernel thread of its own. What it changed there would hold for whoever its
+//! worker runs next, and no longer for itself when it has moved: with identities, a hole. So such a
+//! change is refused, as the kernel refuses it to those who may not, and a line says which and why.
+//! What only advises the kernel (where memory should lie, what comes first at a disk) is accepted,
+//! and acts on nothing. The main thread makes these changes as ever, and so does a child.
+//!
+//! # Safety
+//! For all exported functions of this file: as the C library's functions of the same name.
+
+use core::ffi::{c_int, c_long, c_uint};
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+use libc::{gid_t, uid_t};
+
+use super::syscall::heddle_user_syscall;
+use crate::threads::signals::actions;
+use crate::{errno, me, threads};
+
+const PR_CAP_AMBIENT_IS_SET: usize = 1;
+
+/// Whether the caller has no kernel thread of its own.
+fn has_none() -> bool {
+    me().is_some() && !actions::is_in_vfork()
+}
+
+/// Says once for each call of these why it fails, and fails.
+fn refuse(call: c_long, name: &str) -> c_int {
+    static SAID: [AtomicU64; 8] = [const { AtomicU64::new(0) }; 8];
+    let (word, bit) = ((call as usize / 64) % SAID.len(), 1 << (call % 64));
+    if SAID[word].fetch_or(bit, Relaxed) & bit == 0 {
+        eprintln!(
+            "heddle: {name} refused: the kernel keeps that for kernel threads, and a user-level \
+             thread has none; the main thread may, or run without --threads user"
+        );
+    }
+    errno::set(libc::EPERM);
+    -1
+}
+
+/// What a full thread gets for a system call by number; `None`: it is the kernel's to answer.
+pub fn answer(number: c_long, [a, b, ..]: [usize; 6]) -> Option<c_long> {
+    if !has_none() {
+        return None;
+    }
+    let me = threads::this()?;
+    let name = match number {
+        libc::SYS_set_tid_address => {
+            me.set_end_word(a as *mut u32);
+            return Some(c_long::from(threads::number()));
+        }
+        libc::SYS_set_robust_list | libc::SYS_get_robust_list => {
+            errno::set(libc::ENOSYS);
+            return Some(-1);
+        }
+        libc::SYS_ioprio_set if is_own(a, b) => return Some(0),
+        libc::SYS_set_mempolicy => return Some(0),
+        libc::SYS_setuid => "setuid by syscall()",
+        libc::SYS_setgid => "setgid by syscall()",
+        libc::SYS_setreuid => "setreuid by syscall()",
+        libc::SYS_setregid => "setregid by syscall()",
+        libc::SYS_setresuid => "setresuid by syscall()",
+        libc::SYS_setresgid => "setresgid by syscall()",
+        libc::SYS_setgroups => "setgroups by syscall()",
+        libc::SYS_setfsuid => return Some(c_long::from(heddle_user_setfsuid(a as uid_t))),
+        libc::SYS_setfsgid => return Some(c_long::from(heddle_user_setfsgid(a as gid_t))),
+        libc::SYS_capset => "capset",
+        libc::SYS_unshare => "unshare",
+        libc::SYS_setns => "setns",
+        libc::SYS_seccomp if a != GET_ACTION_AVAIL && a != GET_NOTIF_SIZES => "seccomp",
+        libc::SYS_landlock_restrict_self => "landlock_restrict_self",
+        libc::SYS_ptrace if a != libc::PTRACE_TRACEME as usize => "ptrace",
+        libc::SYS_prctl => return refused_option(a as c_int, b).map(c_long::from),
+        _ => return None,
+    };
+    Some(c_long::from(refuse(number, name)))
+}
+
+/// What the kernel does at the end of a thread that has called `set_tid_address` with `word`.
+pub fn clear(word: *mut u32) {
+    if word.is_null() {
+        return;
+    }
+    // SAFETY: the word that the program gave for this.
+    unsafe { AtomicU32::from_ptr(word) }.store(0, SeqCst);
+    // SAFETY: no more pointers. As the program's own call: whoever waits may wait in the kernel.
+    unsafe {
+        heddle_user_syscall(libc::SYS_futex, word.addr(), libc::FUTEX_WAKE as usize, 1, 0, 0, 0);
+    }
+}
+
+/// `seccomp` that only asks.
+const GET_ACTION_AVAIL: usize = 2;
+const GET_NOTIF_SIZES: usize = 3;
+
+/// Whether the priority at a disk is that of the calling full thread.
+fn is_own(kind: usize, who: usize) -> bool {
+    const IOPRIO_WHO_PROCESS: usize = 1;
+    kind == IOPRIO_WHO_PROCESS && (who == 0 || who == threads::number() as usize)
+}
+
+/// What a full thread gets for these options of `prctl`.
+pub fn refused_option(option: c_int, argument: usize) -> Option<c_int> {
+    let name = match option {
+        libc::PR_SET_SECCOMP => "prctl(PR_SET_SECCOMP)",
+        libc::PR_SET_NO_NEW_PRIVS => "prctl(PR_SET_NO_NEW_PRIVS)",
+        libc::PR_CAPBSET_DROP => "prctl(PR_CAPBSET_DROP)",
+        libc::PR_CAP_AMBIENT if argument != PR_CAP_AMBIENT_IS_SET => "prctl(PR_CAP_AMBIENT)",
+        libc::PR_SET_SECUREBITS => "prctl(PR_SET_SECUREBITS)",
+        libc::PR_SET_KEEPCAPS => "prctl(PR_SET_KEEPCAPS)",
+        libc::PR_SET_TSC => "prctl(PR_SET_TSC)",
+        _ => return None,
+    };
+    has_none().then(|| refuse(LAST + c_long::from(option), name))
+}
+
+/// Above the numbers of system calls.
+const LAST: c_long = 448;
+
+macro_rules! refused {
+    ($($name:ident = $call:ident ($($argument:ident: $type:ty),*);)+) => {
+        $(
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
+                if has_none() {
+                    return refuse(libc::$call, stringify!($call).trim_start_matches("SYS_"));
+                }
+                // SAFETY: the caller's arguments.
+                unsafe { libc::syscall(libc::$call, $($argument),*) as c_int }
+            }
+        )+
+    };
+}
+
+refused! {
+    heddle_user_unshare = SYS_unshare(flags: c_int);
+    heddle_user_setns = SYS_setns(file: c_int, kind: c_int);
+    heddle_user_capset = SYS_capset(header: *mut u8, data: *const u8);
+}
+
+/// As the C library's, whose further arguments are where these are.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn heddle_user_ptrace(
+    request: c_uint,
+    process: libc::pid_t,
+    address: usize,
+    data: usize,
+) -> c_long {
+    if request != libc::PTRACE_TRACEME && has_none() {
+        return c_long::from(refuse(libc::SYS_ptrace, "ptrace"));
+    }
+    // SAFETY: the caller's arguments.
+    unsafe { libc::ptrace(request, process, address, data) }
+}
+
+/// What it was before is told; who asks again finds that it has not changed.
+#[unsafe(no_mangle)]
+extern "C" fn heddle_user_setfsuid(wanted: uid_t) -> c_int {
+    if !has_none() {
+        // SAFETY: no pointers.
+        return unsafe { libc::setfsuid(wanted) };
+    }
+    // SAFETY: no pointers; -1 changes nothing.
+    let now = unsafe { libc::setfsuid(uid_t::MAX) };
+    if now as uid_t != wanted && wanted != uid_t::MAX {
+        refuse(libc::SYS_setfsuid, "setfsuid");
+    }
+    now
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn heddle_user_setfsgid(wanted: gid_t) -> c_int {
+    if !has_none() {
+        // SAFETY: no pointers.
+        return unsafe { libc::setfsgid(wanted) };
+    }
+    // SAFETY: as above.
+    let now = unsafe { libc::setfsgid(gid_t::MAX) };
+    if now as gid_t != wanted && wanted != gid_t::MAX {
+        refuse(libc::SYS_setfsgid, "setfsgid");
+    }
+    now
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * A thread's CPU time is its own: by its clock, by that clock's name for others, and by getrusage.
+ */
+#define _GNU_SOURCE
+#include "check.h"
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+enum { SPINS_MS = 60, SLEEPERS = 4 };
+static int spins, done;
+
+static long clock_us(clockid_t clock)
+{
+	struct timespec now;
+
+	CHECK_EQ(clock_gettime(clock, &now), 0);
+	return now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+static long own_us(void)
+{
+	return clock_us(CLOCK_THREAD_CPUTIME_ID);
+}
+
+static long usage_us(void)
+{
+	struct rusage used;
+
+	CHECK_EQ(getrusage(RUSAGE_THREAD, &used), 0);
+	return (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000000 + used.ru_utime.tv_usec +
+	       used.ru_stime.tv_usec;
+}
+
+static void *computes(void *arg)
+{
+	long last = own_us(), now;
+
+	(void)arg;
+	CHECK(last < SPINS_MS * 1000);
+	for (set_value(&spins, 1); last < SPINS_MS * 1000; last = now) {
+		now = own_us();
+		CHECK(now >= last);
+		if (now / 5000 != last / 5000)
+			sched_yield();
+	}
+	struct timespec by_number;
+	CHECK_EQ(syscall(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, &by_number), 0);
+	CHECK(by_number.tv_sec * 1000000 + by_number.tv_nsec / 1000 >= last);
+	/* The kernel scales what it knows by ticks. */
+	CHECK(usage_us() >= last / 2);
+	CHECK(clock_us(CLOCK_PROCESS_CPUTIME_ID) >= last);
+	set_value(&done, 1);
+	return NULL;
+}
+
+static void *sleeps(void *arg)
+{
+	long last = 0, now;
+
+	(void)arg;
+	while (!__atomic_load_n(&done, __ATOMIC_SEQ_CST)) {
+		sleep_ms(2);
+		now = own_us();
+		CHECK(now >= last);
+		last = now;
+	}
+	CHECK(own_us() < SPINS_MS * 500);
+	CHECK(usage_us() < SPINS_MS * 500);
+	return NULL;
+}
+
+int main(void)
+{
+	pthread_t sleeper[SLEEPERS], spinner;
+	clockid_t clock, own;
+	struct timespec unused;
+	long last = 0, now;
+
+	for (int i = 0; i < SLEEPERS; i++)
+		sleeper[i] = start_thread(sleeps, NULL);
+	spinner = start_thread(computes, NULL);
+	CHECK_EQ(pthread_getcpuclockid(spinner, &clock), 0);
+	CHECK_EQ(pthread_getcpuclockid(pthread_self(), &own), 0);
+	await_value(&spins, 1);
+	while (!__atomic_load_n(&done, __ATOMIC_SEQ_CST) && last < SPINS_MS * 300) {
+		now = clock_us(clock);
+		CHECK(now >= last);
+		last = now;
+		sleep_ms(1);
+	}
+	CHECK_EQ(clock_getres(clock, &unused), 0);
+	/* This thread has slept. */
+	CHECK(own_us() < SPINS_MS * 500);
+	CHECK(clock_us(own) <= own_us());
+	for (int i = 0; i < SLEEPERS; i++)
+		join_thread(sleeper[i]);
+	join_thread(spinner);
+	CHECK_ERRNO(clock_gettime(clock, &unused), EINVAL);
+	return 0;
+}
