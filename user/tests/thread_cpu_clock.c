@@ -60,8 +60,9 @@ static void *sleeps(void *arg)
 	long last = 0, now;
 
 	(void)arg;
-	while (!__atomic_load_n(&done, __ATOMIC_SEQ_CST)) {
-		sleep_ms(2);
+	/* Longer each time: many sleeps take CPU time, too. */
+	for (long ms = 2; !__atomic_load_n(&done, __ATOMIC_SEQ_CST); ms += ms / 2) {
+		sleep_ms(ms);
 		now = own_us();
 		CHECK(now >= last);
 		last = now;
@@ -84,11 +85,12 @@ int main(void)
 	CHECK_EQ(pthread_getcpuclockid(spinner, &clock), 0);
 	CHECK_EQ(pthread_getcpuclockid(pthread_self(), &own), 0);
 	await_value(&spins, 1);
-	while (!__atomic_load_n(&done, __ATOMIC_SEQ_CST) && last < SPINS_MS * 300) {
+	for (long ms = 2; !__atomic_load_n(&done, __ATOMIC_SEQ_CST) && last < SPINS_MS * 300;
+	     ms += ms / 2) {
 		now = clock_us(clock);
 		CHECK(now >= last);
 		last = now;
-		sleep_ms(1);
+		sleep_ms(ms);
 	}
 	CHECK_EQ(clock_getres(clock, &unused), 0);
 	/* This thread has slept. */
