@@ -16,7 +16,7 @@ static const int allowed[] = {
 	SYS_write, SYS_read, SYS_mmap, SYS_munmap, SYS_mprotect, SYS_madvise, SYS_brk, SYS_mremap,
 	SYS_clone, SYS_clone3, SYS_futex, SYS_set_robust_list, SYS_rseq, SYS_exit, SYS_exit_group,
 	SYS_rt_sigprocmask, SYS_rt_sigaction, SYS_rt_sigreturn, SYS_clock_nanosleep, SYS_gettid,
-	SYS_getpid, SYS_tgkill, SYS_sched_getaffinity, SYS_getrandom, SYS_prlimit64, SYS_newfstatat,
+	SYS_tgkill, SYS_sched_getaffinity, SYS_getrandom, SYS_prlimit64, SYS_newfstatat,
 	/* to start a program and children */
 	SYS_execve, SYS_openat, SYS_close, SYS_pread64, SYS_fstat, SYS_access, SYS_faccessat,
 	SYS_set_tid_address, SYS_wait4, SYS_prctl,
