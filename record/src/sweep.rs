@@ -1,8 +1,8 @@
 //! Removes the tables of dead processes.
 //!
-//! Invariant: a table goes only if its own header names a process that no longer runs. (Between
-//! that look and the removal a new process could take the number and its file: it would then run
-//! on with an unnamed table, as if it had fallen back to a memfd.)
+//! Invariant: a table goes only if its own header names a process that no longer runs. Between that
+//! look and the removal a new process may take the number, and the name for a table of its own: so
+//! the name is taken away first, and given back if what had it is not what was looked at.
 //!
 //! The same happens to a process of another pid namespace that shares `/dev/shm`: from here it
 //! looks dead.
@@ -12,7 +12,10 @@
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+
+use rustix::fs::{CWD, RenameFlags};
 
 use crate::layout::{FLAG_PRELOAD, TableHeader};
 use crate::place::{SHARED_DIR, is_same_file, shared_path};
@@ -92,8 +95,25 @@ fn dead_table(pid: i32, age: Duration) -> Option<File> {
 fn remove(pid: i32, age: Duration) -> bool {
     let path = shared_path(pid);
     debug_assert!(path.starts_with(SHARED_DIR));
-    dead_table(pid, age).is_some_and(|file| is_same_file(&file, &path))
-        && std::fs::remove_file(&path).is_ok()
+    dead_table(pid, age)
+        .is_some_and(|file| is_same_file(&file, &path) && remove_if_same(&file, &path))
+}
+
+/// Removes what has this name if it is `file`.
+fn remove_if_same(file: &File, path: &Path) -> bool {
+    // No table's name: those end in one number.
+    let aside = PathBuf::from(format!("{}.{}", path.display(), process::own_pid()));
+    if std::fs::rename(path, &aside).is_err() {
+        return false;
+    }
+    if is_same_file(file, &aside) {
+        return std::fs::remove_file(&aside).is_ok();
+    }
+    // Refused if the name was taken once more: what was put aside is nobody's then.
+    if rustix::fs::renameat_with(CWD, &aside, CWD, path, RenameFlags::NOREPLACE).is_err() {
+        let _ = std::fs::remove_file(&aside);
+    }
+    false
 }
 
 fn is_ours(file: &File) -> bool {
@@ -137,6 +157,20 @@ fn is_of_preload(file: &File) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_that_another_table_has_taken_stays() {
+        let name = format!("heddle-sweep-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, "looked at").unwrap();
+        let looked_at = File::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "of the next process").unwrap();
+        assert!(!remove_if_same(&looked_at, &path));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "of the next process");
+        assert!(remove_if_same(&File::open(&path).unwrap(), &path));
+        assert!(!path.exists());
+    }
 
     #[test]
     fn the_oldest_tables_are_surplus() {
