@@ -20,8 +20,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::functions::address;
 
-/// Most words that these may have per thread; glibc has two for malloc and one for each other.
-pub(super) const WORDS_MAX: usize = 6;
+/// Most words that malloc may have per thread; glibc has two.
+const OF_MALLOC_MAX: usize = 4;
+/// Most words in all.
+const WORDS_MAX: usize = OF_MALLOC_MAX + super::changed::KEPT;
 /// Bytes of libc's own TLS that are watched for malloc's words.
 const WATCHED_BYTES_MAX: usize = 2048;
 /// Caches that go in one round of decay.
@@ -203,7 +205,7 @@ pub(super) fn words(tls: *mut u8) -> Result<Words, String> {
         if unsafe { place.read() } == old || place as usize == errno {
             continue;
         }
-        if words.count == WORDS_MAX {
+        if words.count == OF_MALLOC_MAX {
             return Err("malloc keeps more than is known per thread".into());
         }
         words.offsets[words.count] = (place as isize).wrapping_sub(tls as isize);
