@@ -63,7 +63,7 @@ void process_ends(void)
 	uint32_t taken;
 
 	/* A filter on system calls may kill who asks for anything but its end. */
-	if (!process_has_table() || !calls_allowed() || here->pid != (int32_t)getpid() ||
+	if (!process_has_table() || calls_filtered() || here->pid != (int32_t)getpid() ||
 	    __atomic_exchange_n(&here->measured, 1, __ATOMIC_ACQ_REL))
 		return;
 	/* A handler may have interrupted us in the middle of a change, and now ends the process. */
@@ -73,7 +73,8 @@ void process_ends(void)
 	taken = load_acquire(&here->taken);
 	for (uint32_t slot = 0; slot < taken; slot++)
 		measure_living(thread_at(slot));
-	__atomic_fetch_or(&table.header->flags, HEDDLE_TABLE_ENDED, __ATOMIC_RELEASE);
+	if (calls_allowed())
+		__atomic_fetch_or(&table.header->flags, HEDDLE_TABLE_ENDED, __ATOMIC_RELEASE);
 	errno = error;
 }
 
@@ -99,7 +100,7 @@ void process_goes_on(void)
 	struct control *here = load_acquire(&control);
 	int error = errno;
 
-	if (process_has_table() && calls_allowed() && here->pid == (int32_t)getpid()) {
+	if (process_has_table() && !calls_filtered() && here->pid == (int32_t)getpid()) {
 		__atomic_fetch_and(&table.header->flags, ~HEDDLE_TABLE_ENDED, __ATOMIC_RELEASE);
 		store(&here->measured, 0);
 	}
