@@ -12,7 +12,7 @@
 #include <sys/random.h>
 
 /* Before the first look everything has been as large as it gets. */
-enum { THREADS = 300000, AT_ONCE = 20, WARM_PERCENT = 20, GROWTH_KB_MAX = 6144 };
+enum { THREADS = 150000, AT_ONCE = 20, WARM_PERCENT = 20, GROWTH_KB_MAX = 6144 };
 
 /* No error and no signal: the text is made for the thread that asks. */
 #define NO_NUMBER 99999

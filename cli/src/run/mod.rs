@@ -125,8 +125,9 @@ What differs with --threads user:
   are sent to a process that blocks them in all of its threads; they do not wait for one.
   What the kernel keeps for each kernel thread a thread cannot change, for it would hold for its
   worker: identities by system call and setfsuid, capset, unshare, setns, seccomp and what prctl
-  has of that, ptrace. These fail with EPERM, and a line says which; the main thread and children
-  change them as ever. Priorities at a disk and memory policies are accepted and act on nothing.
+  has of that, personality, ptrace. These fail with EPERM, and a line says which; the main thread
+  and children change them as ever. Priorities at a disk and memory policies are accepted and act
+  on nothing; lists of robust mutexes by system call are refused with ENOSYS.
   A thread's clock of CPU time is its own, but no timer goes by it (ENOTSUP);
   getrusage(RUSAGE_THREAD) tells CPU time alone, all of it as the user's.
   Policy, sizes of stacks, report and profile are as with kernel threads. Classes, priorities and

@@ -84,7 +84,10 @@ pub fn cancellable(until: timespec, call: impl FnOnce(*const timespec) -> c_int)
     signals::answer_if_called();
     place.end_if_cancelled();
     let result = super::theirs(|| call((&raw const until).cast()));
-    place.go_back(&before);
+    // A handler may have been left to another thread, which goes on here.
+    if let Some(me) = this() {
+        me.signals().shared_wait.go_back(&before);
+    }
     let was_ended = result == libc::ETIMEDOUT && until.is_over.load(Relaxed);
     match was_ended {
         true if cancel::check() => cancel::act(),

@@ -15,7 +15,7 @@ use core::ffi::c_int;
 use heddle::raw;
 use libc::{clockid_t, pthread_t, rusage, timespec, timeval};
 
-use crate::threads::{self, Pthread};
+use crate::threads::{self, Pthread, fork};
 use crate::{errno, me};
 
 const NS: u64 = 1_000_000_000;
@@ -88,7 +88,11 @@ unsafe extern "C" fn heddle_user_pthread_getcpuclockid(
         // SAFETY: the caller's thread and place.
         return unsafe { libc::pthread_getcpuclockid(thread, place) };
     };
-    let clock = (!(full.slot() | FULL) << BITS) as clockid_t | OF_THREAD;
+    let clock = match fork::is_child_of(full) {
+        // The one thread of its process, and the caller.
+        true => libc::CLOCK_THREAD_CPUTIME_ID,
+        false => (!(full.slot() | FULL) << BITS) as clockid_t | OF_THREAD,
+    };
     // SAFETY: the caller's place.
     unsafe { place.write(clock) };
     0
@@ -101,7 +105,8 @@ pub unsafe extern "C" fn heddle_user_getrusage(who: c_int, place: *mut rusage) -
     if who != libc::RUSAGE_THREAD || result != 0 {
         return result;
     }
-    let Some(me) = threads::this() else { return result };
+    // A forked child's thread is the kernel's.
+    let Some(me) = threads::this().filter(|_| me().is_some()) else { return result };
     let us = used_by(me) / 1000;
     let time = timeval { tv_sec: (us / 1_000_000) as i64, tv_usec: (us % 1_000_000) as i64 };
     // SAFETY: all zero bytes are a valid `rusage`.

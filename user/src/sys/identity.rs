@@ -193,8 +193,8 @@ unsafe extern "C" fn heddle_user_prctl(
             libc::PR_SET_NAME => set_name(text),
             libc::PR_GET_NAME => heddle_user_pthread_getname_np(libc::pthread_self(), text, 16),
             _ => {
-                let refused = kept::refused_option(option, a as usize);
-                return refused.unwrap_or_else(|| libc::prctl(option, a, b, c, d));
+                let own = kept::option(option, a as usize);
+                return own.unwrap_or_else(|| libc::prctl(option, a, b, c, d));
             }
         }
     };

@@ -13,6 +13,8 @@ use core::ffi::{c_int, c_long, c_uint};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
+use std::io::{self, Write};
+
 use libc::{gid_t, uid_t};
 
 use super::syscall::heddle_user_syscall;
@@ -31,7 +33,9 @@ fn refuse(call: c_long, name: &str) -> c_int {
     static SAID: [AtomicU64; 8] = [const { AtomicU64::new(0) }; 8];
     let (word, bit) = ((call as usize / 64) % SAID.len(), 1 << (call % 64));
     if SAID[word].fetch_or(bit, Relaxed) & bit == 0 {
-        eprintln!(
+        // Where nobody listens any more the call fails all the same.
+        let _ = writeln!(
+            io::stderr(),
             "heddle: {name} refused: the kernel keeps that for kernel threads, and a user-level \
              thread has none; the main thread may, or run without --threads user"
         );
@@ -40,42 +44,80 @@ fn refuse(call: c_long, name: &str) -> c_int {
     -1
 }
 
-/// What a full thread gets for a system call by number; `None`: it is the kernel's to answer.
-pub fn answer(number: c_long, [a, b, ..]: [usize; 6]) -> Option<c_long> {
-    if !has_none() {
-        return None;
-    }
-    let me = threads::this()?;
-    let name = match number {
-        libc::SYS_set_tid_address => {
-            me.set_end_word(a as *mut u32);
-            return Some(c_long::from(threads::number()));
+/// What becomes of a system call of a full thread.
+enum Fate {
+    Refused(&'static str),
+    /// Accepted; it acts on nothing.
+    Accepted,
+    /// As where the kernel has no such call.
+    Unknown,
+    EndWord,
+    User,
+    Group,
+    Option,
+}
+
+/// `None`: it is the kernel's to answer, whoever asks.
+fn fate(number: c_long, [a, b, c, ..]: [usize; 6]) -> Option<Fate> {
+    let none = |id: usize| id as u32 == u32::MAX;
+    let fate = match number {
+        libc::SYS_set_tid_address => Fate::EndWord,
+        libc::SYS_set_robust_list | libc::SYS_get_robust_list => Fate::Unknown,
+        libc::SYS_ioprio_set if is_own(a, b) => Fate::Accepted,
+        libc::SYS_set_mempolicy => Fate::Accepted,
+        libc::SYS_setuid => Fate::Refused("setuid by syscall()"),
+        libc::SYS_setgid => Fate::Refused("setgid by syscall()"),
+        libc::SYS_setreuid if !(none(a) && none(b)) => Fate::Refused("setreuid by syscall()"),
+        libc::SYS_setregid if !(none(a) && none(b)) => Fate::Refused("setregid by syscall()"),
+        libc::SYS_setresuid if ![a, b, c].into_iter().all(none) => {
+            Fate::Refused("setresuid by syscall()")
         }
-        libc::SYS_set_robust_list | libc::SYS_get_robust_list => {
-            errno::set(libc::ENOSYS);
-            return Some(-1);
+        libc::SYS_setresgid if ![a, b, c].into_iter().all(none) => {
+            Fate::Refused("setresgid by syscall()")
         }
-        libc::SYS_ioprio_set if is_own(a, b) => return Some(0),
-        libc::SYS_set_mempolicy => return Some(0),
-        libc::SYS_setuid => "setuid by syscall()",
-        libc::SYS_setgid => "setgid by syscall()",
-        libc::SYS_setreuid => "setreuid by syscall()",
-        libc::SYS_setregid => "setregid by syscall()",
-        libc::SYS_setresuid => "setresuid by syscall()",
-        libc::SYS_setresgid => "setresgid by syscall()",
-        libc::SYS_setgroups => "setgroups by syscall()",
-        libc::SYS_setfsuid => return Some(c_long::from(heddle_user_setfsuid(a as uid_t))),
-        libc::SYS_setfsgid => return Some(c_long::from(heddle_user_setfsgid(a as gid_t))),
-        libc::SYS_capset => "capset",
-        libc::SYS_unshare => "unshare",
-        libc::SYS_setns => "setns",
-        libc::SYS_seccomp if a != GET_ACTION_AVAIL && a != GET_NOTIF_SIZES => "seccomp",
-        libc::SYS_landlock_restrict_self => "landlock_restrict_self",
-        libc::SYS_ptrace if a != libc::PTRACE_TRACEME as usize => "ptrace",
-        libc::SYS_prctl => return refused_option(a as c_int, b).map(c_long::from),
+        libc::SYS_setgroups => Fate::Refused("setgroups by syscall()"),
+        libc::SYS_setfsuid => Fate::User,
+        libc::SYS_setfsgid => Fate::Group,
+        libc::SYS_capset => Fate::Refused("capset"),
+        libc::SYS_unshare if a != 0 => Fate::Refused("unshare"),
+        libc::SYS_setns => Fate::Refused("setns"),
+        libc::SYS_seccomp if a != GET_ACTION_AVAIL && a != GET_NOTIF_SIZES => {
+            Fate::Refused("seccomp")
+        }
+        libc::SYS_landlock_restrict_self => Fate::Refused("landlock_restrict_self"),
+        libc::SYS_ptrace if a != libc::PTRACE_TRACEME as usize => Fate::Refused("ptrace"),
+        libc::SYS_personality if a as u32 != GET_PERSONALITY => Fate::Refused("personality"),
+        libc::SYS_keyctl if a == KEYCTL_JOIN_SESSION_KEYRING => {
+            Fate::Refused("keyctl(KEYCTL_JOIN_SESSION_KEYRING)")
+        }
+        libc::SYS_prctl => Fate::Option,
         _ => return None,
     };
-    Some(c_long::from(refuse(number, name)))
+    Some(fate)
+}
+
+/// What a full thread gets for a system call by number; `None`: it is the kernel's to answer.
+pub fn answer(number: c_long, arguments: [usize; 6]) -> Option<c_long> {
+    let fate = fate(number, arguments)?;
+    let [a, b, ..] = arguments;
+    if let Fate::Option = fate {
+        return option(a as c_int, b).map(c_long::from);
+    }
+    let me = threads::this().filter(|_| has_none())?;
+    Some(match fate {
+        Fate::Refused(name) => c_long::from(refuse(number, name)),
+        Fate::Accepted | Fate::Option => 0,
+        Fate::Unknown => {
+            errno::set(libc::ENOSYS);
+            -1
+        }
+        Fate::EndWord => {
+            me.set_end_word(a as *mut u32);
+            c_long::from(threads::number())
+        }
+        Fate::User => c_long::from(heddle_user_setfsuid(a as uid_t)),
+        Fate::Group => c_long::from(heddle_user_setfsgid(a as gid_t)),
+    })
 }
 
 /// What the kernel does at the end of a thread that has called `set_tid_address` with `word`.
@@ -91,9 +133,11 @@ pub fn clear(word: *mut u32) {
     }
 }
 
-/// `seccomp` that only asks.
+// Operations that only ask, and one that does more.
 const GET_ACTION_AVAIL: usize = 2;
 const GET_NOTIF_SIZES: usize = 3;
+const GET_PERSONALITY: u32 = u32::MAX;
+const KEYCTL_JOIN_SESSION_KEYRING: usize = 1;
 
 /// Whether the priority at a disk is that of the calling full thread.
 fn is_own(kind: usize, who: usize) -> bool {
@@ -101,9 +145,14 @@ fn is_own(kind: usize, who: usize) -> bool {
     kind == IOPRIO_WHO_PROCESS && (who == 0 || who == threads::number() as usize)
 }
 
-/// What a full thread gets for these options of `prctl`.
-pub fn refused_option(option: c_int, argument: usize) -> Option<c_int> {
+/// What a full thread gets for these options of `prctl`; `None`: it is the kernel's to answer.
+pub fn option(option: c_int, argument: usize) -> Option<c_int> {
     let name = match option {
+        PR_GET_TID_ADDRESS => "",
+        // SAFETY: no pointers.
+        libc::PR_SET_NO_NEW_PRIVS if unsafe { libc::prctl(libc::PR_GET_NO_NEW_PRIVS) } == 1 => {
+            return None;
+        }
         libc::PR_SET_SECCOMP => "prctl(PR_SET_SECCOMP)",
         libc::PR_SET_NO_NEW_PRIVS => "prctl(PR_SET_NO_NEW_PRIVS)",
         libc::PR_CAPBSET_DROP => "prctl(PR_CAPBSET_DROP)",
@@ -111,10 +160,25 @@ pub fn refused_option(option: c_int, argument: usize) -> Option<c_int> {
         libc::PR_SET_SECUREBITS => "prctl(PR_SET_SECUREBITS)",
         libc::PR_SET_KEEPCAPS => "prctl(PR_SET_KEEPCAPS)",
         libc::PR_SET_TSC => "prctl(PR_SET_TSC)",
+        libc::PR_SET_SPECULATION_CTRL => "prctl(PR_SET_SPECULATION_CTRL)",
+        PR_SET_SYSCALL_USER_DISPATCH => "prctl(PR_SET_SYSCALL_USER_DISPATCH)",
         _ => return None,
     };
-    has_none().then(|| refuse(LAST + c_long::from(option), name))
+    let me = threads::this().filter(|_| has_none())?;
+    if option == PR_GET_TID_ADDRESS {
+        let word = if me.end_word().is_null() { NOBODYS.as_ptr() } else { me.end_word() };
+        // SAFETY: the caller's place for an address.
+        unsafe { (argument as *mut *mut u32).write(word) };
+        return Some(0);
+    }
+    Some(refuse(LAST + c_long::from(option), name))
 }
+
+const PR_GET_TID_ADDRESS: c_int = 40;
+const PR_SET_SYSCALL_USER_DISPATCH: c_int = 59;
+
+/// The word of a thread that has given none: who asks for it gives it back.
+static NOBODYS: AtomicU32 = AtomicU32::new(0);
 
 /// Above the numbers of system calls.
 const LAST: c_long = 448;
@@ -135,9 +199,17 @@ macro_rules! refused {
 }
 
 refused! {
-    heddle_user_unshare = SYS_unshare(flags: c_int);
     heddle_user_setns = SYS_setns(file: c_int, kind: c_int);
     heddle_user_capset = SYS_capset(header: *mut u8, data: *const u8);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn heddle_user_unshare(flags: c_int) -> c_int {
+    if flags != 0 && has_none() {
+        return refuse(libc::SYS_unshare, "unshare");
+    }
+    // SAFETY: no pointers.
+    unsafe { libc::unshare(flags) }
 }
 
 /// As the C library's, whose further arguments are where these are.

@@ -124,7 +124,7 @@ pub fn end(me: &'static Pthread) -> ! {
     raw::destroy_values();
     crate::account::ended(own::kind().load(Relaxed), &me.born.get());
     own::stop_running();
-    kept::clear(me.own.end_word.get());
+    kept::clear(me.end_word());
     registry::leave(me.slot.load(Relaxed));
     // ORDER: Release publishes the result; Acquire, for a detached one may be freed. SeqCst: the
     // state before the look at the joiner; pairs with the exchange in `join.rs`.

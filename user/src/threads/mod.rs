@@ -183,6 +183,11 @@ impl Pthread {
         self.own.end_word.set(word);
     }
 
+    /// For the thread itself alone: null if none was given.
+    pub fn end_word(&self) -> *mut u32 {
+        self.own.end_word.get()
+    }
+
     /// For the thread itself alone.
     pub fn tripwire(&self) -> &Tripwire {
         &self.own.tripwire

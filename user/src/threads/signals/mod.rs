@@ -330,8 +330,8 @@ fn handled_with(
     signals.block_only(during);
     // The mask of a call is over with its first handler; others come only where that lets them.
     let after = handler(masked.unwrap_or(before));
-    let Some(Pthread { signals, .. }) = this() else { return };
     errno::set(number);
+    let Some(Pthread { signals, .. }) = this() else { return };
     signals.masked.set(masked.map(|_| after & !mask::NEVER));
     signals.shared_wait.go_back(&shared_wait);
     // ORDER: as in `block_only`.
