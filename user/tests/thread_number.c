@@ -41,6 +41,9 @@ static void *asks(void *place)
 	CHECK_EQ(strcmp(name, "a name that is "), 0);
 	CHECK_EQ(pthread_getname_np(pthread_self(), name, sizeof name), 0);
 	CHECK_EQ(strcmp(name, "a name that is "), 0);
+	CHECK_EQ(syscall(SYS_prctl, PR_SET_NAME, "by number"), 0);
+	CHECK_EQ(pthread_getname_np(pthread_self(), name, sizeof name), 0);
+	CHECK_EQ(strcmp(name, "by number"), 0);
 	return NULL;
 }
 

@@ -179,7 +179,7 @@ pub unsafe extern "C" fn heddle_user_getpriority(kind: c_uint, who: libc::id_t) 
 
 /// `prctl`: a full thread's name is its own; all else is the process's or the worker's.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn heddle_user_prctl(
+pub unsafe extern "C" fn heddle_user_prctl(
     option: c_int,
     a: c_ulong,
     b: c_ulong,

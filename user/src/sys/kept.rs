@@ -21,7 +21,16 @@ use super::syscall::heddle_user_syscall;
 use crate::threads::signals::actions;
 use crate::{errno, me, threads};
 
+// Of the kernel's headers; the first four only ask.
+const GET_ACTION_AVAIL: usize = 2;
+const GET_NOTIF_SIZES: usize = 3;
+const GET_PERSONALITY: u32 = u32::MAX;
 const PR_CAP_AMBIENT_IS_SET: usize = 1;
+const KEYCTL_JOIN_SESSION_KEYRING: usize = 1;
+const PR_GET_TID_ADDRESS: c_int = 40;
+const PR_SET_SYSCALL_USER_DISPATCH: c_int = 59;
+/// Above the numbers of system calls.
+const LAST: c_long = 448;
 
 /// Whether the caller has no kernel thread of its own.
 fn has_none() -> bool {
@@ -54,7 +63,6 @@ enum Fate {
     EndWord,
     User,
     Group,
-    Option,
 }
 
 /// `None`: it is the kernel's to answer, whoever asks.
@@ -90,7 +98,6 @@ fn fate(number: c_long, [a, b, c, ..]: [usize; 6]) -> Option<Fate> {
         libc::SYS_keyctl if a == KEYCTL_JOIN_SESSION_KEYRING => {
             Fate::Refused("keyctl(KEYCTL_JOIN_SESSION_KEYRING)")
         }
-        libc::SYS_prctl => Fate::Option,
         _ => return None,
     };
     Some(fate)
@@ -99,14 +106,11 @@ fn fate(number: c_long, [a, b, c, ..]: [usize; 6]) -> Option<Fate> {
 /// What a full thread gets for a system call by number; `None`: it is the kernel's to answer.
 pub fn answer(number: c_long, arguments: [usize; 6]) -> Option<c_long> {
     let fate = fate(number, arguments)?;
-    let [a, b, ..] = arguments;
-    if let Fate::Option = fate {
-        return option(a as c_int, b).map(c_long::from);
-    }
+    let a = arguments[0];
     let me = threads::this().filter(|_| has_none())?;
     Some(match fate {
         Fate::Refused(name) => c_long::from(refuse(number, name)),
-        Fate::Accepted | Fate::Option => 0,
+        Fate::Accepted => 0,
         Fate::Unknown => {
             errno::set(libc::ENOSYS);
             -1
@@ -132,12 +136,6 @@ pub fn clear(word: *mut u32) {
         heddle_user_syscall(libc::SYS_futex, word.addr(), libc::FUTEX_WAKE as usize, 1, 0, 0, 0);
     }
 }
-
-// Operations that only ask, and one that does more.
-const GET_ACTION_AVAIL: usize = 2;
-const GET_NOTIF_SIZES: usize = 3;
-const GET_PERSONALITY: u32 = u32::MAX;
-const KEYCTL_JOIN_SESSION_KEYRING: usize = 1;
 
 /// Whether the priority at a disk is that of the calling full thread.
 fn is_own(kind: usize, who: usize) -> bool {
@@ -174,34 +172,8 @@ pub fn option(option: c_int, argument: usize) -> Option<c_int> {
     Some(refuse(LAST + c_long::from(option), name))
 }
 
-const PR_GET_TID_ADDRESS: c_int = 40;
-const PR_SET_SYSCALL_USER_DISPATCH: c_int = 59;
-
 /// The word of a thread that has given none: who asks for it gives it back.
 static NOBODYS: AtomicU32 = AtomicU32::new(0);
-
-/// Above the numbers of system calls.
-const LAST: c_long = 448;
-
-macro_rules! refused {
-    ($($name:ident = $call:ident ($($argument:ident: $type:ty),*);)+) => {
-        $(
-            #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
-                if has_none() {
-                    return refuse(libc::$call, stringify!($call).trim_start_matches("SYS_"));
-                }
-                // SAFETY: the caller's arguments.
-                unsafe { libc::syscall(libc::$call, $($argument),*) as c_int }
-            }
-        )+
-    };
-}
-
-refused! {
-    heddle_user_setns = SYS_setns(file: c_int, kind: c_int);
-    heddle_user_capset = SYS_capset(header: *mut u8, data: *const u8);
-}
 
 #[unsafe(no_mangle)]
 extern "C" fn heddle_user_unshare(flags: c_int) -> c_int {
@@ -210,6 +182,24 @@ extern "C" fn heddle_user_unshare(flags: c_int) -> c_int {
     }
     // SAFETY: no pointers.
     unsafe { libc::unshare(flags) }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn heddle_user_setns(file: c_int, kind: c_int) -> c_int {
+    if has_none() {
+        return refuse(libc::SYS_setns, "setns");
+    }
+    // SAFETY: no pointers.
+    unsafe { libc::setns(file, kind) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn heddle_user_capset(header: *mut u8, data: *const u8) -> c_int {
+    if has_none() {
+        return refuse(libc::SYS_capset, "capset");
+    }
+    // SAFETY: the caller's places.
+    unsafe { libc::syscall(libc::SYS_capset, header, data) as c_int }
 }
 
 /// As the C library's, whose further arguments are where these are.
@@ -227,31 +217,29 @@ unsafe extern "C" fn heddle_user_ptrace(
     unsafe { libc::ptrace(request, process, address, data) }
 }
 
-/// What it was before is told; who asks again finds that it has not changed.
-#[unsafe(no_mangle)]
-extern "C" fn heddle_user_setfsuid(wanted: uid_t) -> c_int {
+/// Both ids of files: what it was before is told; who asks again finds that it has not changed.
+fn id_of_files(call: c_long, name: &str, real: fn(u32) -> c_int, wanted: u32) -> c_int {
     if !has_none() {
-        // SAFETY: no pointers.
-        return unsafe { libc::setfsuid(wanted) };
+        return real(wanted);
     }
-    // SAFETY: no pointers; -1 changes nothing.
-    let now = unsafe { libc::setfsuid(uid_t::MAX) };
-    if now as uid_t != wanted && wanted != uid_t::MAX {
-        refuse(libc::SYS_setfsuid, "setfsuid");
+    // -1 changes nothing.
+    let now = real(u32::MAX);
+    if now as u32 != wanted && wanted != u32::MAX {
+        refuse(call, name);
     }
     now
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn heddle_user_setfsuid(wanted: uid_t) -> c_int {
+    // SAFETY: no pointers.
+    let real = |id| unsafe { libc::setfsuid(id) };
+    id_of_files(libc::SYS_setfsuid, "setfsuid", real, wanted)
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn heddle_user_setfsgid(wanted: gid_t) -> c_int {
-    if !has_none() {
-        // SAFETY: no pointers.
-        return unsafe { libc::setfsgid(wanted) };
-    }
-    // SAFETY: as above.
-    let now = unsafe { libc::setfsgid(gid_t::MAX) };
-    if now as gid_t != wanted && wanted != gid_t::MAX {
-        refuse(libc::SYS_setfsgid, "setfsgid");
-    }
-    now
+    // SAFETY: no pointers.
+    let real = |id| unsafe { libc::setfsgid(id) };
+    id_of_files(libc::SYS_setfsgid, "setfsgid", real, wanted)
 }

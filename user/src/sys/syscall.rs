@@ -7,7 +7,7 @@
 //! # Safety
 //! For the exported function: as the C library's function of the same name.
 
-use core::ffi::{c_int, c_long};
+use core::ffi::{c_int, c_long, c_ulong};
 
 use super::futex::{self, Call};
 use super::{cpu_clock, identity, kept};
@@ -78,6 +78,10 @@ fn of_thread(number: c_long, arguments: [usize; 6]) -> c_long {
                 identity::heddle_user_sched_setaffinity(a as i32, b, c as *const _)
             }
             libc::SYS_clock_gettime => cpu_clock::heddle_user_clock_gettime(a as i32, b as *mut _),
+            libc::SYS_prctl if crate::me().is_some() => {
+                let [_, b, c, d, e, _] = arguments.map(|word| word as c_ulong);
+                identity::heddle_user_prctl(a as i32, b, c, d, e)
+            }
             libc::SYS_getrusage => cpu_clock::heddle_user_getrusage(a as i32, b as *mut _),
             _ => match kept::answer(number, arguments) {
                 Some(result) => return result,
