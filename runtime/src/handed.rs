@@ -1,7 +1,8 @@
 //! One value, handed from one kernel thread to another that waits for it.
 //!
 //! Invariant: the value is behind the word that tells of it, by Release and Acquire: whoever has
-//! seen the word finds the lock free.
+//! seen the word finds the lock free. (A channel of std would do, but keeps memory for each thread
+//! that has waited for one; here these are the program's.)
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Release};
