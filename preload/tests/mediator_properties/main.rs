@@ -71,6 +71,7 @@ fn happen(core: &mut Core<Sim>, event: Event) {
             if let Some(tid) = sim.nth(index).filter(|_| sim.threads.len() > 1) {
                 sim.threads.remove(&tid);
                 sim.met.remove(&tid);
+                sim.unseen.remove(&tid);
             }
         }
         Event::Fast(index, priority) => {

@@ -177,9 +177,11 @@ impl World for Sim {
     }
 
     fn get(&mut self, tid: i32) -> io::Result<Scheduling> {
+        let now = self.threads.get(&tid).map(|thread| thread.now).ok_or_else(gone)?;
         self.unseen.remove(&tid);
+        // Not of one that is gone: its number will be another's, whom nobody has looked at.
         self.met.insert(tid);
-        self.threads.get(&tid).map(|thread| thread.now).ok_or_else(gone)
+        Ok(now)
     }
 
     fn image(&mut self, tid: i32) -> u64 {
