@@ -243,8 +243,15 @@ fn wine_cannot() {
 #[test]
 fn allocators_with_caches_per_processor_cannot() {
     let folder = Folder::new("allocator");
-    let library = folder.compile("libtcmalloc.so.4", "int tc;", &["cc", "-shared", "-fPIC"]);
-    let library = library.expect("a C compiler");
+    let compile = |name| folder.compile(name, "int tc;", &["cc", "-shared", "-fPIC"]);
+    // Of gperftools, which has none.
+    let library = compile("libtcmalloc.so.4").expect("a C compiler");
+    let soname = ["cc", "-Wl,--no-as-needed", &library];
+    let program = folder.compile("other", MAIN, &soname).expect("it links");
+    let rows = rows(&program);
+    let row = rows.iter().find(|row| row["name"] == "allocator").expect("the row");
+    assert_eq!(text(row, "verdict"), "good");
+    let library = compile("libtcmalloc.so").expect("a C compiler");
     let soname = ["cc", "-Wl,--no-as-needed", &library];
     let program = folder.compile("linked", MAIN, &soname).expect("it links");
     only_obstacle(&program, "allocator", "tcmalloc");
@@ -253,12 +260,24 @@ fn allocators_with_caches_per_processor_cannot() {
     only_obstacle(&program, "allocator", "restartable sequences");
     // What the environment adds counts as well.
     let plain = folder.compile("plain", MAIN, &["cc"]).expect("a C compiler");
+    preloaded_cannot(&plain, &library, "!! allocator  tcmalloc");
+}
+
+#[test]
+fn faked_clocks_cannot() {
+    let folder = Folder::new("clocks");
+    let library = folder.compile("libfaketimeMT.so.1", "int ft;", &["cc", "-shared", "-fPIC"]);
+    let plain = folder.compile("plain", MAIN, &["cc"]).expect("a C compiler");
+    preloaded_cannot(&plain, &library.expect("a C compiler"), "!! clocks  faked");
+}
+
+fn preloaded_cannot(program: &str, library: &str, expected: &str) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_heddle"));
-    command.args(["doctor", "--problems", "--program", &plain]).env("LD_PRELOAD", &library);
+    command.args(["doctor", "--problems", "--program", program]).env("LD_PRELOAD", library);
     let output = command.output().expect("heddle runs");
     let shown = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{shown}");
-    assert!(shown.contains("!! allocator  tcmalloc"), "{shown}");
+    assert!(shown.contains(expected), "{shown}");
 }
 
 #[test]

@@ -142,16 +142,22 @@ int main(void)
     return getchar() == EOF ? 0 : 1;
 }";
 
-#[test]
-fn who_has_few_descriptors_takes_nobody_for_dead() {
-    let scratch = Scratch::new("few");
-    let Some(program) = compile(&scratch, "reads", READS, &[]) else { return };
-    let mut command = scratch.command(&[&program]);
+/// Runs the program above, which waits for the end of its input: the run, and the program's number.
+fn start_reader(scratch: &Scratch, program: &str) -> (std::process::Child, String) {
+    let mut command = scratch.command(&[program]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().expect("heddle runs");
     let mut pid = String::new();
     let output = child.stdout.take().expect("a pipe");
     BufReader::new(output).read_line(&mut pid).expect("a line");
+    (child, pid)
+}
+
+#[test]
+fn who_has_few_descriptors_takes_nobody_for_dead() {
+    let scratch = Scratch::new("few");
+    let Some(program) = compile(&scratch, "reads", READS, &[]) else { return };
+    let (mut child, pid) = start_reader(&scratch, &program);
     let table = Path::new("/dev/shm").join(format!("heddle.{}", pid.trim()));
     let is_there = table.exists();
     for most in 4..16 {
@@ -372,8 +378,11 @@ fn nothing_is_left_behind() {
         let output = child.wait_with_output().expect("it ends");
         let said = stderr(&output);
         assert!(said.contains("3 threads created"), "{said}");
-        let plan = format!("/dev/shm/heddle-plan.{pid}");
-        assert!(!fs::exists(&plan).expect("shared memory"), "{plan}");
+        let names = fs::read_dir("/dev/shm").expect("shared memory");
+        let names = names.filter_map(|it| it.ok()?.file_name().into_string().ok());
+        let is_plan =
+            |name: &String| name.starts_with("heddle-plan.") && name.ends_with(&format!(".{pid}"));
+        assert_eq!(names.filter(is_plan).collect::<Vec<_>>(), [""; 0]);
         let json = scratch.report(&[&program, "0", end]);
         let ran = json["processes"][0]["pid"].as_i64().expect("a process");
         let table = format!("/dev/shm/heddle.{ran}");
@@ -393,19 +402,63 @@ for orphan in $(cat orphans); do
 done
 echo process $$, child of $PPID";
 
-#[test]
-fn the_first_process_of_a_container_waits_for_orphans() {
-    let scratch = Scratch::new("container");
-    let own_root = ["unshare", "--pid", "--fork", "--mount-proc"];
-    let user_root = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"];
-    let may = |words: &[&str]| {
+/// The words that start a program in a pid namespace of its own, if that can be.
+fn container() -> Option<&'static [&'static str]> {
+    const OWN_ROOT: &[&str] = &["unshare", "--pid", "--fork", "--mount-proc"];
+    const USER_ROOT: &[&str] =
+        &["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"];
+    let may = |words: &&&[&str]| {
         let tried = Command::new(words[0]).args(&words[1..]).arg("true").output();
         tried.is_ok_and(|it| it.status.success())
     };
-    let Some(container) = [&own_root[..], &user_root[..]].into_iter().find(|it| may(it)) else {
+    let found = [OWN_ROOT, USER_ROOT].iter().find(may).copied();
+    if found.is_none() {
         eprintln!("skip: no process namespace can be made here");
-        return;
+    }
+    found
+}
+
+#[test]
+fn what_runs_in_a_container_takes_nobody_outside_for_dead() {
+    let scratch = Scratch::new("outside");
+    let Some(container) = container() else { return };
+    let Some(program) = compile(&scratch, "reads", READS, &[]) else { return };
+    let (mut child, pid) = start_reader(&scratch, &program);
+    let ours = || {
+        let names = fs::read_dir("/dev/shm").expect("shared memory");
+        let names = names.filter_map(|it| it.ok()?.file_name().into_string().ok());
+        let plan = format!(".{}", child.id());
+        let is_ours = |name: &String| {
+            *name == format!("heddle.{}", pid.trim())
+                || name.starts_with("heddle-plan.") && name.ends_with(&plan)
+        };
+        let mut names: Vec<String> = names.filter(is_ours).collect();
+        names.sort();
+        names
     };
+    let before = ours();
+    for words in [&["run", "--", "true"][..], &["ps", "--sweep"]] {
+        let mut other = Command::new(container[0]);
+        other.args(&container[1..]).arg(env!("CARGO_BIN_EXE_heddle")).args(words);
+        let output = scratch.environment(&mut other).output().expect("it runs");
+        assert!(output.status.success(), "{words:?}: {}", stderr(&output));
+        assert_eq!(ours(), before, "{words:?}");
+    }
+    let mut other = Command::new(container[0]);
+    other.args(&container[1..]).args([env!("CARGO_BIN_EXE_heddle"), "ps", pid.trim()]);
+    let output = scratch.environment(&mut other).output().expect("it runs");
+    assert!(stderr(&output).contains("nor a table of it"), "{}", stderr(&output));
+    drop(child.stdin.take());
+    assert!(child.wait().expect("it ends").success());
+    if before.len() < 2 {
+        println!("skip: no table and plan in shared memory: {before:?}");
+    }
+}
+
+#[test]
+fn the_first_process_of_a_container_waits_for_orphans() {
+    let scratch = Scratch::new("container");
+    let Some(container) = container() else { return };
     let mut command = Command::new(container[0]);
     command.args(&container[1..]).arg(env!("CARGO_BIN_EXE_heddle"));
     command.args(["run", "--", "sh", "-c", ORPHANS]).current_dir(scratch.path("."));

@@ -249,6 +249,15 @@ static uint64_t process_start(void)
 	return value;
 }
 
+/* 0 if unknown. */
+static uint32_t pid_namespace(void)
+{
+	struct statx about;
+	long failed = syscall(SYS_statx, AT_FDCWD, "/proc/self/ns/pid", 0, STATX_INO, &about);
+
+	return failed ? 0 : (uint32_t)about.stx_ino;
+}
+
 static void write_header(uint32_t flags)
 {
 	struct heddle_table *header = table.header;
@@ -267,6 +276,7 @@ static void write_header(uint32_t flags)
 	header->pid = control->pid;
 	header->flags = HEDDLE_TABLE_PRELOAD | flags;
 	header->process_start = process_start();
+	header->pid_namespace = pid_namespace();
 	header->created_ns = now_ns();
 	header->places_offset = PLACES_OFFSET;
 	header->uses_offset = USES_OFFSET;

@@ -16,6 +16,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::ptr;
 
 use rustix::fs::StatVfsMountFlags;
 
@@ -146,7 +147,43 @@ fn usable(root: &Path) -> bool {
     !root.as_os_str().as_bytes().iter().any(|byte| b" :$".contains(byte))
 }
 
-/// Every place under the root where a loader may look, with what has to be there.
+/// Where the bytes of one library were found or put last: the same file has them under its other
+/// names.
+#[derive(Default)]
+struct Seen {
+    path: PathBuf,
+    file: Option<(u64, u64)>,
+    bytes: &'static [u8],
+}
+
+impl Seen {
+    /// Whether `path` has these bytes, and nobody else can have put them there.
+    fn is_current(&mut self, path: &Path, bytes: &'static [u8]) -> bool {
+        if !is_trusted(path) || !path.parent().is_some_and(is_trusted) {
+            return false;
+        }
+        let Ok(file) = File::open(path) else { return false };
+        let identity = file.metadata().ok().map(|it| (it.dev(), it.ino()));
+        let is_same = identity.is_some() && identity == self.file && ptr::eq(bytes, self.bytes);
+        if !is_same && !holds(file, bytes) {
+            return false;
+        }
+        *self = Seen { path: path.to_owned(), file: identity, bytes };
+        true
+    }
+
+    /// Puts these bytes there: by another name of the same file, if there is one.
+    fn replace(&mut self, path: &Path, bytes: &'static [u8]) -> io::Result<()> {
+        let is_seen = self.file.is_some() && ptr::eq(bytes, self.bytes);
+        replace(path, bytes, is_seen.then_some(&*self.path))?;
+        let file = fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
+        *self = Seen { path: path.to_owned(), file, bytes };
+        Ok(())
+    }
+}
+
+/// Every place under the root where a loader may look, with what has to be there; names of one
+/// library follow each other.
 fn files() -> Vec<(PathBuf, &'static [u8])> {
     let mut files = Vec::new();
     for embedded in EMBEDDED {
@@ -169,7 +206,9 @@ fn plain_lib_class() -> Option<u8> {
 }
 
 fn is_complete(root: &Path) -> bool {
-    is_trusted(root) && files().iter().all(|(path, bytes)| is_current(&root.join(path), bytes))
+    let mut seen = Seen::default();
+    let mut files = files().into_iter();
+    is_trusted(root) && files.all(|(path, bytes)| seen.is_current(&root.join(path), bytes))
 }
 
 /// Nobody but this user, or root, can have put something there.
@@ -180,12 +219,6 @@ fn is_trusted(path: &Path) -> bool {
             && meta.mode() & 0o022 == 0
             && !meta.file_type().is_symlink()
     })
-}
-
-fn is_current(path: &Path, bytes: &[u8]) -> bool {
-    is_trusted(path)
-        && path.parent().is_some_and(is_trusted)
-        && fs::File::open(path).is_ok_and(|file| holds(file, bytes))
 }
 
 /// Whether `file` has exactly these bytes. In small pieces: this is part of each start.
@@ -213,12 +246,13 @@ fn write_into(root: &Path) -> io::Result<()> {
     if is_noexec(root) {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "mounted without exec"));
     }
+    let mut seen = Seen::default();
     for (path, bytes) in files() {
         let path = root.join(path);
         let folder = path.parent().unwrap_or(root);
         make_folder(folder)?;
-        if !is_current(&path, bytes) {
-            replace(&path, bytes)?;
+        if !seen.is_current(&path, bytes) {
+            seen.replace(&path, bytes)?;
         }
     }
     Ok(())
@@ -245,19 +279,21 @@ fn is_noexec(root: &Path) -> bool {
     rustix::fs::statvfs(root).is_ok_and(|it| it.f_flag.contains(StatVfsMountFlags::NOEXEC))
 }
 
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn replace(path: &Path, bytes: &[u8], same: Option<&Path>) -> io::Result<()> {
     let temporary = path.with_extension(format!("{}.new", std::process::id()));
-    let result = write_new(&temporary, bytes).and_then(|()| fs::rename(&temporary, path));
-    if result.is_err() {
-        // Nothing more can be done about it.
-        let _ = fs::remove_file(&temporary);
-    }
+    // One of an earlier process with our number that died in between.
+    let _ = fs::remove_file(&temporary);
+    // Not every file system has further names for a file.
+    let is_linked = same.is_some_and(|same| fs::hard_link(same, &temporary).is_ok());
+    let written = if is_linked { Ok(()) } else { write_new(&temporary, bytes) };
+    let result = written.and_then(|()| fs::rename(&temporary, path));
+    // Still there if it failed; and if another process has put this very file there meanwhile, for
+    // then a rename does nothing.
+    let _ = fs::remove_file(&temporary);
     result
 }
 
 fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    // One of an earlier process with our number that died in between.
-    let _ = fs::remove_file(path);
     let mut file: File =
         fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(path)?;
     file.write_all(bytes)
@@ -287,6 +323,15 @@ mod tests {
             fs::write(&first, b"something else").expect("ours");
             Library::in_folder(&root).expect("mended");
             assert_eq!(fs::read(&first).expect("there"), EMBEDDED[0].bytes);
+            let second = root.join(MACHINES[0].folders[1]).join(FILE_NAME);
+            let written = fs::metadata(&first).expect("there").ino();
+            assert_eq!(fs::metadata(&second).expect("there").ino(), written, "one file, two names");
+            fs::remove_file(&second).expect("ours");
+            fs::write(&second, b"another file").expect("ours");
+            Library::in_folder(&root).expect("mended");
+            assert_eq!(fs::read(&second).expect("there"), EMBEDDED[0].bytes);
+            let count = fs::read_dir(second.parent().expect("in one")).expect("there").count();
+            assert_eq!(count, 1, "nothing else is left");
         }
         assert!(is_complete(&root));
         fs::remove_dir_all(&root).expect("ours");

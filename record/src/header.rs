@@ -35,6 +35,7 @@ pub(crate) struct Header {
     pub uses_used: u32,
     pub run: u64,
     pub user_peak: u32,
+    pub pid_namespace: u32,
 }
 
 impl Header {
@@ -97,6 +98,7 @@ impl Header {
             uses_used: uses.used,
             run: u64_at(&bytes, offset_of!(TableHeader, run)),
             user_peak: u32_at(&bytes, offset_of!(TableHeader, user_peak)),
+            pid_namespace: u32_at(&bytes, offset_of!(TableHeader, pid_namespace)),
         })
     }
 }

@@ -112,8 +112,8 @@ pub struct TableHeader {
     pub run: AtomicU64,
     /// Most threads at one time that the uses count and no record shows.
     pub user_peak: AtomicU32,
-    /// Zero.
-    pub unused: AtomicU32,
+    /// The pid namespace that the numbers are of: the inode of `/proc/PID/ns/pid`, 0 if unknown.
+    pub pid_namespace: AtomicU32,
 }
 
 /// `struct heddle_place`, for its offsets: where a thread's stack lies.
@@ -195,7 +195,7 @@ pub const TABLE_FIELDS: &[FieldPlace] = places! { TableHeader:
     "roles_capacity" roles_capacity, "roles_used" roles_used, "pid" pid, "flags" flags,
     "process_start" process_start, "created_ns" created_ns, "places_offset" places_offset,
     "uses_offset" uses_offset, "uses_capacity" uses_capacity, "uses_used" uses_used, "run" run,
-    "user_peak" user_peak, "unused" unused,
+    "user_peak" user_peak, "pid_namespace" pid_namespace,
 };
 
 /// Every field of [`RawPlace`] under its C name.

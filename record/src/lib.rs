@@ -79,7 +79,7 @@ pub use snapshot::{SlotFault, Snapshot, Thread, ThreadId};
 #[cfg(feature = "std")]
 pub use stack::StackPlace;
 #[cfg(feature = "std")]
-pub use sweep::{sweep, sweep_but, sweep_left};
+pub use sweep::{STRANGERS_MAX, TABLE_AGE_MAX, TABLES_MAX, sweep, sweep_but, sweep_left};
 #[cfg(feature = "std")]
 pub use table::{Options, Report, Table, TextBuffer};
 #[cfg(feature = "std")]

@@ -35,9 +35,19 @@ fn parse_start_time(stat: &[u8]) -> Option<u64> {
     rest.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
-/// Whether the living can be told from the dead: without `/proc` everybody looks dead.
+/// Whether the living can be told from the dead: without `/proc`, or with that of another pid
+/// namespace, everybody looks dead.
 pub fn are_known() -> bool {
-    start_time(own_pid()).is_some()
+    let own = own_pid();
+    let itself = fs::read_link("/proc/self").ok();
+    let is_of_here = itself.is_some_and(|it| it.as_os_str() == own.to_string().as_str());
+    is_of_here && start_time(own).is_some()
+}
+
+/// The pid namespace of this process: the inode that names it, 0 if unknown. Numbers of processes
+/// mean nothing outside of theirs.
+pub fn own_namespace() -> u32 {
+    fs::metadata("/proc/self/ns/pid").map_or(0, |it| it.ino() as u32)
 }
 
 /// Whether the process that wrote a table with these two numbers still runs.

@@ -8,14 +8,17 @@
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io;
+use std::mem::offset_of;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
 use crate::header::Header;
+use crate::layout::TableHeader;
 use crate::place::{NAME_PREFIX, SHARED_DIR, shared_path};
 use crate::snapshot::{Snapshot, ThreadId};
+use crate::source::Source;
 use crate::{Error, Fault, Fields, State, copy, process};
 
 /// Behind the name of a table that is not the only one of its process.
@@ -94,6 +97,13 @@ impl Reader {
         self.header.run
     }
 
+    /// Whether the process is of this pid namespace, as far as is known. Else its number means
+    /// nothing here, and whether it runs cannot be told.
+    pub fn is_of_here(&self) -> bool {
+        let namespace = self.header.pid_namespace;
+        namespace == 0 || namespace == process::own_namespace()
+    }
+
     /// Whether that process still runs.
     pub fn alive(&self) -> bool {
         process::is_alive(self.pid, self.header.process_start)
@@ -146,14 +156,19 @@ impl Reader {
     }
 }
 
-/// The processes that have a table which this user may read, in ascending order.
+/// The processes of this pid namespace that have a table which this user may read, in ascending
+/// order.
 ///
 /// # Errors
 /// If `/dev/shm` exists but cannot be listed.
 pub fn table_pids() -> io::Result<Vec<i32>> {
+    pids_of(|file| !is_strangers(file))
+}
+
+fn pids_of(is_meant: impl Fn(&File) -> bool) -> io::Result<Vec<i32>> {
     let mut pids: Vec<i32> = shared_pids()?
         .into_iter()
-        .filter(|pid| open_shared(*pid, &shared_path(*pid)).is_ok())
+        .filter(|pid| open_shared(*pid, &shared_path(*pid)).is_ok_and(|file| is_meant(&file)))
         .collect();
     pids.extend(memfd_pids());
     pids.sort_unstable();
@@ -162,13 +177,14 @@ pub fn table_pids() -> io::Result<Vec<i32>> {
 }
 
 /// The processes that a `heddle run` started and whose tables this user may read, in ascending
-/// order; ended ones included, until [`sweep`](crate::sweep()) or the run removes their tables.
+/// order; those of pid namespaces within, and ended ones included, until
+/// [`sweep`](crate::sweep()) or the run removes their tables.
 ///
 /// # Errors
 /// As [`table_pids`].
 pub fn run_pids(run: u64) -> io::Result<Vec<i32>> {
     let is_of_run = |pid: &i32| Reader::open(*pid).is_ok_and(|reader| reader.run() == run);
-    Ok(table_pids()?.into_iter().filter(is_of_run).collect())
+    Ok(pids_of(|_| true)?.into_iter().filter(is_of_run).collect())
 }
 
 /// The pids in the names of the files in shared memory.
@@ -186,6 +202,14 @@ fn parse_pid(name: &str) -> Option<i32> {
     let digits = name.strip_prefix(NAME_PREFIX)?;
     let pid: i32 = digits.parse().ok()?;
     (pid > 0 && digits == pid.to_string()).then_some(pid)
+}
+
+/// Whether the table's process is of another pid namespace, where others have the numbers.
+pub(crate) fn is_strangers(file: &File) -> bool {
+    let mut namespace = [0; 4];
+    let offset = offset_of!(TableHeader, pid_namespace);
+    let is_known = file.fill(offset as u64, &mut namespace).is_ok() && namespace != [0; 4];
+    is_known && u32::from_le_bytes(namespace) != process::own_namespace()
 }
 
 /// Opens the file of `pid` in shared memory, if it can be its own.

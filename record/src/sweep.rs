@@ -4,24 +4,33 @@
 //! look and the removal a new process may take the number, and the name for a table of its own: so
 //! the name is taken away first, and given back if what had it is not what was looked at.
 //!
-//! The same happens to a process of another pid namespace that shares `/dev/shm`: from here it
-//! looks dead.
+//! Of a process of another pid namespace that shares `/dev/shm` nothing can be said: its table
+//! stays, unless there are very many ([`sweep_but`]).
 //!
 //! A table that a `heddle run` ordered is that run's to read and remove, as long as the run lives;
 //! after that it is swept like the others.
 
-use std::fs::File;
+use std::fs::{self, File, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{CWD, RenameFlags};
 
-use crate::layout::{FLAG_PRELOAD, TableHeader};
+use crate::layout::{FLAG_PRELOAD, MAGIC, TableHeader};
 use crate::place::{SHARED_DIR, is_same_file, shared_path};
-use crate::reader::{open_shared, shared_pids};
+use crate::reader::{is_strangers, open_shared, shared_pids};
 use crate::source::Source;
 use crate::{Error, process};
+
+/// How long the tables of processes that ended without removing them are kept, where nobody asks.
+pub const TABLE_AGE_MAX: Duration = Duration::from_secs(86_400);
+/// How many of them are kept.
+pub const TABLES_MAX: usize = 32;
+/// How many are kept of processes of which nothing can be said.
+pub const STRANGERS_MAX: usize = 1024;
+/// In which a table is finished, however busy the machine.
+const START_TIME: Duration = Duration::from_secs(10);
 
 /// Removes the tables of dead processes that were not changed for `age`, and says how many.
 /// Only tables of this user; root sweeps everyone's. A crash's table is worth a look, so
@@ -30,7 +39,10 @@ use crate::{Error, process};
 /// # Errors
 /// If `/dev/shm` cannot be listed. A table that cannot be removed is left.
 pub fn sweep(age: Duration) -> Result<usize, Error> {
-    Ok(dead_tables(age)?.into_iter().filter(|&(_, pid)| remove(pid, age)).count())
+    Ok(tables(age, dead_table)?
+        .into_iter()
+        .filter(|&(_, pid)| remove(pid, age, dead_table))
+        .count())
 }
 
 /// Removes what nobody will read any more, and says how many: tables that libheddle-preload wrote
@@ -41,22 +53,32 @@ pub fn sweep(age: Duration) -> Result<usize, Error> {
 /// # Errors
 /// As [`sweep`].
 pub fn sweep_left() -> Result<usize, Error> {
-    let dead = dead_tables(Duration::ZERO)?.into_iter();
-    let left = dead.filter(|&(_, pid)| {
-        dead_table(pid, Duration::ZERO).is_some_and(|file| is_of_preload(&file))
-    });
-    Ok(left.filter(|&(_, pid)| remove(pid, Duration::ZERO)).count())
+    let left = |pid, age| dead_table(pid, age).filter(is_of_preload);
+    let tables = tables(Duration::ZERO, left)?;
+    Ok(tables.into_iter().filter(|&(_, pid)| remove(pid, Duration::ZERO, left)).count())
 }
 
 /// Removes the tables of dead processes but for the `count` youngest, and of these those that were
 /// not changed for `age`; says how many, and whose as [`sweep`]. So a program that crashes again
-/// and again does not fill `/dev/shm`.
+/// and again does not fill `/dev/shm`; nor do containers in which that happens: of other pid
+/// namespaces' tables the oldest go where there are more than [`STRANGERS_MAX`], dead or not.
 ///
 /// # Errors
 /// As [`sweep`].
 pub fn sweep_but(count: usize, age: Duration) -> Result<usize, Error> {
-    let left = surplus(dead_tables(Duration::ZERO)?, count, SystemTime::now() - age);
-    Ok(left.into_iter().filter(|&(_, pid)| remove(pid, Duration::ZERO)).count())
+    let names = shared_pids().map_err(Error::std_io("list /dev/shm"))?;
+    if names.len() <= count {
+        return sweep(age);
+    }
+    let many = remove_but(count, dead_table)?;
+    let strange =
+        if names.len() > STRANGERS_MAX { remove_but(STRANGERS_MAX, stranger)? } else { 0 };
+    Ok(many + strange + sweep(age)?)
+}
+
+fn remove_but(count: usize, take: fn(i32, Duration) -> Option<File>) -> Result<usize, Error> {
+    let many = surplus(tables(Duration::ZERO, take)?, count, SystemTime::UNIX_EPOCH);
+    Ok(many.into_iter().filter(|&(_, pid)| remove(pid, Duration::ZERO, take)).count())
 }
 
 /// The tables that were last changed before `since`, and the oldest but for `count`.
@@ -71,47 +93,65 @@ fn surplus(
     tables
 }
 
-/// Tables of dead processes that were not changed for `age`: when they were, and whose.
-fn dead_tables(age: Duration) -> Result<Vec<(SystemTime, i32)>, Error> {
+/// The tables that `take` takes, not changed for `age`: when they were, and whose.
+fn tables(
+    age: Duration,
+    take: impl Fn(i32, Duration) -> Option<File>,
+) -> Result<Vec<(SystemTime, i32)>, Error> {
     if !process::are_known() {
         return Ok(Vec::new());
     }
     let pids = shared_pids().map_err(Error::std_io("list /dev/shm"))?;
-    let dead = pids.into_iter().filter_map(|pid| {
-        let file = dead_table(pid, age)?;
+    let tables = pids.into_iter().filter_map(|pid| {
+        // The cheapest question first: this is part of each start.
+        fs::metadata(shared_path(pid)).ok().filter(|meta| is_older(meta, age))?;
+        let file = take(pid, age)?;
         Some((file.metadata().and_then(|meta| meta.modified()).ok()?, pid))
     });
-    Ok(dead.collect())
+    Ok(tables.collect())
 }
 
 /// The table of `pid`, if that is dead, its table ours and not changed for `age`, and nobody waits
 /// for it.
 fn dead_table(pid: i32, age: Duration) -> Option<File> {
-    let file = open_shared(pid, &shared_path(pid)).ok()?;
-    let is_free = is_ours(&file) && is_older(&file, age);
-    (is_free && !is_owner_alive(&file, pid) && !is_awaited(&file)).then_some(file)
+    let file = own_table(pid, age).filter(|file| !is_strangers(file))?;
+    (!is_owner_alive(&file, pid) && !is_awaited(&file)).then_some(file)
 }
 
-fn remove(pid: i32, age: Duration) -> bool {
+/// The table of a process of another pid namespace that has the number `pid` there, if it is ours
+/// and not changed for `age`.
+fn stranger(pid: i32, age: Duration) -> Option<File> {
+    own_table(pid, age).filter(is_strangers)
+}
+
+/// The table of `pid`, if it is ours, finished or long begun, and not changed for `age`.
+fn own_table(pid: i32, age: Duration) -> Option<File> {
+    let file = open_shared(pid, &shared_path(pid)).ok()?;
+    // Nobody can say yet whose an unfinished one is.
+    let age = if is_finished(&file) { age } else { age.max(START_TIME) };
+    let is_free = is_ours(&file) && file.metadata().is_ok_and(|meta| is_older(&meta, age));
+    is_free.then_some(file)
+}
+
+fn remove(pid: i32, age: Duration, take: impl Fn(i32, Duration) -> Option<File>) -> bool {
     let path = shared_path(pid);
     debug_assert!(path.starts_with(SHARED_DIR));
-    dead_table(pid, age)
-        .is_some_and(|file| is_same_file(&file, &path) && remove_if_same(&file, &path))
+    take(pid, age).is_some_and(|file| is_same_file(&file, &path) && remove_if_same(&file, &path))
 }
 
 /// Removes what has this name if it is `file`.
 fn remove_if_same(file: &File, path: &Path) -> bool {
     // No table's name: those end in one number.
     let aside = PathBuf::from(format!("{}.{}", path.display(), process::own_pid()));
-    if std::fs::rename(path, &aside).is_err() {
+    if fs::rename(path, &aside).is_err() {
         return false;
     }
     if is_same_file(file, &aside) {
-        return std::fs::remove_file(&aside).is_ok();
+        return fs::remove_file(&aside).is_ok();
     }
     // Refused if the name was taken once more: what was put aside is nobody's then.
     if rustix::fs::renameat_with(CWD, &aside, CWD, path, RenameFlags::NOREPLACE).is_err() {
-        let _ = std::fs::remove_file(&aside);
+        let _ = fs::remove_file(&aside);
     }
     false
 }
@@ -121,9 +161,8 @@ fn is_ours(file: &File) -> bool {
     file.metadata().is_ok_and(|meta| own.is_root() || meta.uid() == own.as_raw())
 }
 
-fn is_older(file: &File, age: Duration) -> bool {
-    let changed = file.metadata().and_then(|meta| meta.modified());
-    match changed.map(|changed| SystemTime::now().duration_since(changed)) {
+fn is_older(meta: &Metadata, age: Duration) -> bool {
+    match meta.modified().map(|changed| SystemTime::now().duration_since(changed)) {
         Ok(Ok(passed)) => passed >= age,
         _ => age.is_zero(),
     }
@@ -138,6 +177,13 @@ fn is_owner_alive(file: &File, pid: i32) -> bool {
         Ok(()) => process::is_alive(pid, u64::from_le_bytes(start)),
         Err(_) => process::is_alive(pid, 0),
     }
+}
+
+/// Whether the header was written.
+fn is_finished(file: &File) -> bool {
+    let mut magic = [0; 8];
+    file.fill(std::mem::offset_of!(TableHeader, magic) as u64, &mut magic).is_ok()
+        && u64::from_le_bytes(magic) == MAGIC
 }
 
 /// Whether the table belongs to a run that still lives.
@@ -164,7 +210,7 @@ mod tests {
         let path = std::env::temp_dir().join(name);
         std::fs::write(&path, "looked at").unwrap();
         let looked_at = File::open(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
+        fs::remove_file(&path).unwrap();
         std::fs::write(&path, "of the next process").unwrap();
         assert!(!remove_if_same(&looked_at, &path));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "of the next process");

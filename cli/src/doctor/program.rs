@@ -7,13 +7,13 @@ use std::ffi::OsStr;
 use heddle::doctor::Verdict;
 
 use super::Row;
-use crate::userlevel::{self, Finding};
+use crate::userlevel::{self, Finding, Purpose};
 
 const AREA: &str = "user-level threads";
 
 /// A row for each thing that was looked at.
 pub fn examine(program: &OsStr) -> Vec<Row> {
-    userlevel::judge(&[program.to_owned()]).into_iter().map(Row::from).collect()
+    userlevel::judge(&[program.to_owned()], Purpose::Report).into_iter().map(Row::from).collect()
 }
 
 impl From<Finding> for Row {

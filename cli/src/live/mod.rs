@@ -19,6 +19,8 @@ pub use starts::Starts;
 /// What is wrong with its table, or [`Error::NoTable`] if there is no such process at all.
 pub fn take(pid: i32) -> Result<Snapshot, Error> {
     match Reader::open(pid) {
+        // Of somebody who has this number elsewhere.
+        Ok(reader) if !reader.is_of_here() => look(pid).ok_or(Error::NoTable { pid }),
         Ok(reader) => {
             let mut snapshot = reader.snapshot()?;
             snapshot.ask_kernel();

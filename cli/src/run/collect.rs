@@ -91,6 +91,14 @@ impl Collector {
         }
     }
 
+    /// Tells the tables that are there already, which are others', from what is to come. While the
+    /// program starts: at the end of a short one it would have to be waited for.
+    pub fn begin(&mut self) {
+        for pid in self.pids() {
+            self.discover(pid);
+        }
+    }
+
     /// Looks if it is time; the time until the next look.
     pub fn step(&mut self) -> Duration {
         let now = Instant::now();
@@ -383,6 +391,7 @@ pub fn remove_left() {
     }
     for (_, path) in tables_aside(|_| true) {
         if let Some((reader, _)) = open_left(&path)
+            && reader.is_of_here()
             && !is_run_alive(reader.run())
         {
             let _ = fs::remove_file(path);

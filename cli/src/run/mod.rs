@@ -48,9 +48,9 @@ const STATUS_OWN_FAILURE: u8 = 125;
 ///
 /// With --threads user every thread that the program makes is a thread of heddle's runtime: many of
 /// them share a few kernel threads. Where the program, the processor, the C library, a limit on
-/// address space (RLIMIT_AS) or one below 256 KiB on the main stack (RLIMIT_STACK) does not allow
-/// that, its threads are kernel threads and a line says why; heddle doctor --program tells it
-/// beforehand. The programs that it starts itself run on kernel threads.
+/// address space (RLIMIT_AS, RLIMIT_DATA) or one below 256 KiB on the main stack (RLIMIT_STACK)
+/// does not allow that, its threads are kernel threads and a line says why; heddle doctor --program
+/// tells it beforehand. The programs that it starts itself run on kernel threads.
 ///
 /// A policy file names threads and says what they are for, which are time-critical, and how their
 /// stacks are to be; see heddle-policy(5).
@@ -115,7 +115,8 @@ What differs with --threads user:
   The main thread stays a kernel thread, and so does a thread with a stack of the program's own or
   with a real-time policy in its attributes. Mutexes that inherit priority or have a ceiling raise
   nobody's; those that are robust or shared with other processes are the C library's. The processors
-  and the niceness that a thread is given are told again, and act on nothing. A signal
+  and the niceness that a thread is given, and its priority at a disk, are told again, by name and
+  by number, and act on nothing; what takes a privilege there takes none. A signal
   that is sent to a thread is handled there, on its own stack or its alternate one; not while it
   waits for a disk or the look-up of a name. Nor does a cancellation end that look-up, which is made
   as /etc/resolv.conf says, not the thread's _res. A handler is told the registers of its own call.
@@ -126,8 +127,9 @@ What differs with --threads user:
   What the kernel keeps for each kernel thread a thread cannot change, for it would hold for its
   worker: identities by system call and setfsuid, capset, unshare, setns, seccomp and what prctl
   has of that, personality, ptrace. These fail with EPERM, and a line says which; the main thread
-  and children change them as ever. Priorities at a disk and memory policies are accepted and act
-  on nothing; lists of robust mutexes by system call are refused with ENOSYS.
+  and children change them as ever. Memory policies are accepted and act on nothing; a deadline
+  for the scheduler is refused with EPERM, set_robust_list with ENOSYS. A thread that ends leaves
+  its robust mutexes to the next; those that threads hold when the process is killed stay held.
   A thread's clock of CPU time is its own, but no timer goes by it (ENOTSUP);
   getrusage(RUSAGE_THREAD) tells CPU time alone, all of it as the user's.
   Policy, sizes of stacks, report and profile are as with kernel threads. Classes, priorities and
@@ -257,6 +259,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if let Some(why) = untold {
         tell_refusal(&why);
     }
+    prepare::clear();
     let watched = watch(child, &inputs.policy, prepared.run);
     let exit = watched.exit;
     finish::finish(args, inputs, &program, prepared, watched, started.elapsed());
@@ -357,6 +360,9 @@ pub struct Watched {
 fn watch(mut child: Child, policy: &Policy, run: Option<u64>) -> Watched {
     let mut troubles = Vec::new();
     let mut collector = Collector::new(run.unwrap_or(0), child.pid);
+    if run.is_some() {
+        collector.begin();
+    }
     let mut mediation = Mediation::new(child.pid, policy);
     let exit = loop {
         const FOREVER: Duration = Duration::from_secs(3600);

@@ -16,7 +16,7 @@ use heddle_preload::library;
 use heddle_preload::plan::{self, Plan, Rules, name_rules};
 use heddle_preload::policy::{Pattern, Policy, ThreadRule};
 use heddle_preload::profile::{Executable, Row, Store};
-use heddle_record::process;
+use heddle_record::{TABLE_AGE_MAX, TABLES_MAX, process};
 
 use super::program::Program;
 use super::{Args, Stacks, collect};
@@ -52,10 +52,23 @@ impl Drop for Prepared {
     }
 }
 
-pub fn prepare(args: &Args, policy: &Policy, program: &Program) -> Prepared {
-    // What killed runs left; a failure is the next one's concern.
+/// Removes what killed runs left; a failure is the next one's concern. Called once the program
+/// runs, which need not wait for that.
+pub fn clear() {
     let _ = heddle_record::sweep_left();
+    let _ = heddle_record::sweep_but(TABLES_MAX, TABLE_AGE_MAX);
     collect::remove_left();
+}
+
+/// Whether what killed runs left may take the room that this one's plan and tables need.
+fn is_nearly_full() -> bool {
+    rustix::fs::statvfs(FOLDERS[0]).is_ok_and(|it| it.f_bavail < it.f_blocks / 4)
+}
+
+pub fn prepare(args: &Args, policy: &Policy, program: &Program) -> Prepared {
+    if is_nearly_full() {
+        clear();
+    }
     let mut prepared = Prepared {
         run: None,
         environment: Vec::new(),
@@ -251,7 +264,9 @@ fn write(plan: &Plan) -> io::Result<PathBuf> {
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for folder in FOLDERS {
         remove_left(Path::new(folder));
-        let path = Path::new(folder).join(format!("{PREFIX}{}", plan.parent));
+        // The number means another process in another pid namespace.
+        let name = format!("{PREFIX}{}.{}", process::own_namespace(), plan.parent);
+        let path = Path::new(folder).join(name);
         match plan.write(&path) {
             Ok(()) => return Ok(path),
             Err(error) => {
@@ -267,16 +282,18 @@ fn write(plan: &Plan) -> io::Result<PathBuf> {
 }
 
 /// Removes the plans of runs that were killed: ours only, by processes that are no more. One that
-/// has our own id is from a process that had it before.
+/// has our own id is from a process that had it before. Of those of other pid namespaces nothing
+/// can be said.
 fn remove_left(folder: &Path) {
     let own = rustix::process::getuid().as_raw();
     let own_pid = rustix::process::getpid().as_raw_nonzero().get();
     if !process::are_known() {
         return;
     }
+    let prefix = format!("{PREFIX}{}.", process::own_namespace());
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<i32>().ok());
+        let pid = name.to_str().and_then(|name| name.strip_prefix(&prefix)?.parse::<i32>().ok());
         let is_ours = || entry.metadata().is_ok_and(|it| it.uid() == own && it.is_file());
         if let Some(pid) = pid
             && (pid == own_pid || !process::is_alive(pid, 0))

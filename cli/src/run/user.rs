@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::prepare::Prepared;
-use crate::userlevel;
+use crate::userlevel::{self, Purpose};
 
 /// The library's file name.
 const FILE_NAME: &str = "libheddle-user.so";
@@ -45,7 +45,8 @@ fn joined(library: OsString, others: Option<&OsStr>) -> OsString {
 /// # Errors
 /// Why it cannot.
 pub fn may_be(words: &[OsString]) -> Result<PathBuf, String> {
-    if let Some(finding) = userlevel::judge(words).into_iter().find(|finding| !finding.fits) {
+    let findings = userlevel::judge(words, Purpose::Start);
+    if let Some(finding) = findings.into_iter().find(|finding| !finding.fits) {
         return Err(format!("{}: {}", finding.name, finding.why));
     }
     library()

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use object::{Object, ObjectSection, ObjectSymbol, elf};
 
-use super::{Finding, library};
+use super::{Finding, Purpose, library};
 use crate::symbols::image::{Head, Image};
 
 /// The machine that this heddle is built for.
@@ -30,6 +30,11 @@ struct Mark {
     libraries: &'static [&'static str],
     /// Symbols of the program, defined or needed, of which one is there.
     symbols: &'static [&'static str],
+}
+
+/// gperftools' libraries have the name of another tcmalloc; their caches are the threads' own.
+fn is_gperftools(library: &str) -> bool {
+    library.starts_with("libtcmalloc") && library.ends_with(".so.4")
 }
 
 const JVM: &[Mark] = &[Mark {
@@ -68,6 +73,8 @@ const SANITIZERS: &[Mark] = &[
 
 const WINE: &[Mark] =
     &[Mark { kind: "Wine", libraries: &["libwine.so"], symbols: &["wine_main_preload_info"] }];
+
+const CLOCKS: &[Mark] = &[Mark { kind: "faked", libraries: &["libfaketime"], symbols: &[] }];
 
 const ALLOCATORS: &[Mark] = &[
     Mark {
@@ -148,7 +155,7 @@ impl Loaded {
     }
 
     /// Whose threads these are to begin with. Not for static programs.
-    pub fn c_library(&self) -> Finding {
+    pub fn c_library(&self, purpose: Purpose) -> Finding {
         let name = "C library";
         let head = self.program().map(|image| &image.head);
         if head.is_some_and(Head::is_musl) {
@@ -163,8 +170,10 @@ impl Loaded {
         }
         match self.c_library_path() {
             Some(path) if is_usual => {
-                let version = glibc_version(path).map_or(String::new(), |it| format!(" {it}"));
-                Finding::good(name, format!("glibc{version}"), path.display().to_string())
+                let version = || glibc_version(path).map(|it| format!(" {it}"));
+                let version = (purpose == Purpose::Report).then(version).flatten();
+                let value = format!("glibc{}", version.unwrap_or_default());
+                Finding::good(name, value, path.display().to_string())
             }
             _ => Finding::bad(
                 name,
@@ -211,6 +220,18 @@ impl Loaded {
         }
     }
 
+    /// What tells the program another time than the one by which threads wait here.
+    pub fn clocks(&self) -> Finding {
+        let name = "clocks";
+        match self.marked(CLOCKS) {
+            Some((kind, by)) => {
+                let why = format!("{by}: its waits would end by the kernel's clocks");
+                Finding::bad(name, kind, why)
+            }
+            None => Finding::good(name, "the kernel's", "no library that tells another time"),
+        }
+    }
+
     /// What trusts that a thread is alone on its processor for some instructions.
     pub fn allocator(&self) -> Finding {
         let name = "allocator";
@@ -245,7 +266,9 @@ impl Loaded {
         let by_library = |mark: &Mark| {
             let needed = self.images.iter().flat_map(|image| &image.head.needed);
             let mut names = needed.chain(&self.preloaded).map(|path| file_name(path));
-            let found = names.find(|name| mark.libraries.iter().any(|it| name.starts_with(it)))?;
+            let found = names.find(|name| {
+                mark.libraries.iter().any(|it| name.starts_with(it)) && !is_gperftools(name)
+            })?;
             Some((mark.kind, format!("it is loaded with {found}")))
         };
         if let Some(found) = marks.iter().find_map(by_library) {
@@ -281,7 +304,7 @@ fn glibc_version(path: &Path) -> Option<String> {
     }
     let mut file = File::open(path).ok()?;
     let finder = memchr::memmem::Finder::new(RELEASE);
-    // In small pieces, as this is part of each start; each begins with the end of the one before.
+    // In small pieces; each begins with the end of the one before.
     let mut piece = vec![0; PIECE_BYTES];
     let mut kept = 0;
     let begin = loop {

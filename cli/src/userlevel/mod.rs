@@ -46,9 +46,18 @@ impl Finding {
     }
 }
 
+/// What the findings are for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Purpose {
+    /// The program is about to start: whether each fits is enough.
+    Start,
+    /// They are told: what is found out by reading much is said, too.
+    Report,
+}
+
 /// Judges the program that the shell would run by these words: its name and its arguments, as far
 /// as they are known. The program can use user-level threads if all findings allow it.
-pub fn judge(words: &[OsString]) -> Vec<Finding> {
+pub fn judge(words: &[OsString], purpose: Purpose) -> Vec<Finding> {
     let chain = match script::follow(words) {
         Ok(chain) => chain,
         Err(missing) => return vec![absent(&missing)],
@@ -57,7 +66,7 @@ pub fn judge(words: &[OsString]) -> Vec<Finding> {
     let Some(last) = chain.programs.last() else { return findings };
     match &last.image {
         None => findings.push(no_program(last)),
-        Some(image) => of_image(last, image, &mut findings),
+        Some(image) => of_image(last, image, purpose, &mut findings),
     }
     findings
 }
@@ -112,7 +121,7 @@ fn no_program(program: &Program) -> Finding {
     Finding::bad("format", "unknown", why)
 }
 
-fn of_image(program: &Program, image: &Image, findings: &mut Vec<Finding>) {
+fn of_image(program: &Program, image: &Image, purpose: Purpose, findings: &mut Vec<Finding>) {
     let machine = image::machine(&image.head);
     // Another machine's loader is no surprise.
     let missing = missing_interpreter(program).filter(|_| machine.fits);
@@ -136,22 +145,28 @@ fn of_image(program: &Program, image: &Image, findings: &mut Vec<Finding>) {
         // It has its own copy of everything, the C library's parts among them.
         return;
     }
-    findings.push(loaded.c_library());
+    findings.push(loaded.c_library(purpose));
     findings.push(loaded.sanitizer());
     findings.push(loaded.wine());
+    findings.push(loaded.clocks());
     findings.push(loaded.allocator());
     findings.push(library::test(loaded.c_library_path()));
 }
 
-/// What the program would inherit.
+/// What the program would inherit. The kernel counts what may be written as data, used or not.
 fn address_space() -> Finding {
     let name = "address space";
-    match getrlimit(Resource::As).current {
+    let limits = [(Resource::As, "RLIMIT_AS"), (Resource::Data, "RLIMIT_DATA")];
+    let mut limited =
+        limits.iter().filter_map(|&(kind, word)| Some((getrlimit(kind).current?, word)));
+    match limited.next() {
         None => Finding::good(name, "unlimited", "stacks can be reserved ahead"),
-        Some(bytes) => Finding::bad(
+        Some((bytes, word)) => Finding::bad(
             name,
             format!("{} MiB", bytes >> 20),
-            "limited (RLIMIT_AS): stacks that are reserved ahead would take what it needs itself",
+            format!(
+                "limited ({word}): stacks that are reserved ahead would take what it needs itself"
+            ),
         ),
     }
 }

@@ -213,7 +213,7 @@ struct heddle_table {
 	__u32 uses_used; /* uses [0, uses_used) exist; grows only */
 	__u64 run;       /* the `heddle run` that started it, 0 none */
 	__u32 user_peak; /* most threads at one time that uses count and no record shows */
-	__u32 unused;
+	__u32 pid_namespace; /* inode of /proc/PID/ns/pid, 0 unknown */
 };
 
 #if !defined(__bpf__) && (defined(__GNUC__) || defined(__clang__))

@@ -203,6 +203,7 @@ impl Table {
         header.pid.store(pid, Relaxed);
         header.flags.store(if native { FLAG_NATIVE } else { 0 }, Relaxed);
         header.process_start.store(process::start_time(pid).unwrap_or(0), Relaxed);
+        header.pid_namespace.store(process::own_namespace(), Relaxed);
         header.created_ns.store(process::now_ns(), Relaxed);
         // ORDER: a reader that sees the magic number (by a system call) sees all of the above.
         header.magic.store(MAGIC, Release);
