@@ -356,7 +356,7 @@ pub(crate) fn ready(thread: &'static Control) {
 /// [`sched::cancel`] of a full thread, whose flag is set: ends the wait that it is in.
 pub(crate) fn cancel(thread: &'static Control) {
     // ORDER: the flag before the worker is read; pairs with the fence in `wait`, and with that in
-    // `Worker::adopt`: a thread that moves meanwhile, or waits later, sees the flag.
+    // `worker/adopt.rs`: a thread that moves meanwhile, or waits later, sees the flag.
     fence(SeqCst);
     let _pin = pin();
     // SAFETY: null or a worker; workers live for ever.

@@ -4,8 +4,9 @@
 //! switches with that of the tick before. A worker that runs the same thread while others wait
 //! gets its poll word set; one that sleeps in the kernel (a page fault, a library that blocks:
 //! uThread's "unavoidable blocking", section 2.4) is counted, named once per role if its thread is
-//! a light one, and compensated for. CPU time is accounted by ticks, as kernels do; that of full
-//! threads more exactly where it is asked for (`cpu.rs`).
+//! a light one, and compensated for. CPU time is accounted by ticks, as kernels do, and by the
+//! worker's clock once there are full threads; theirs more exactly where it is asked for
+//! (`cpu.rs`).
 //!
 //! Full threads that wait at a worker that does not look are made ready by the monitor when their
 //! time or their event comes ([`Worker::rescue`]); what else is done for blocked workers is in
@@ -293,14 +294,20 @@ impl Watch {
             look_at_clock(before, worker);
         }
         if let Some(thread) = running {
+            // Blocked in the kernel it uses none.
+            let ran_ns = match (full::exist(), worker.blocked.load(Relaxed)) {
+                (true, _) => before.ran_ns,
+                (false, true) => 0,
+                (false, false) => self.tick.as_nanos() as u64,
+            };
             if cpu::is_on() && thread.kind.get() == ThreadKind::Full {
                 if stuck {
                     add_cpu(before, worker, thread);
                 }
             } else {
-                thread.record().add_cpu(self.tick.as_nanos() as u64);
+                thread.record().add_cpu(ran_ns);
             }
-            worker.record.add_cpu(self.tick.as_nanos() as u64);
+            worker.record.add_cpu(ran_ns);
             if sched::is_called(thread) {
                 // It could not be interrupted when it was.
                 preempt::ask(worker.tid());

@@ -88,6 +88,11 @@ impl Offered {
         self.with(|queues| queues.push(thread));
     }
 
+    /// As [`Offered::push`], of several.
+    pub fn push_all(&self, threads: impl Iterator<Item = &'static Control>) {
+        self.with(|queues| threads.for_each(|thread| queues.push(thread)));
+    }
+
     /// The next thread: the most urgent time-critical one, else a lazy one.
     #[inline]
     pub fn pop(&self) -> Option<&'static Control> {

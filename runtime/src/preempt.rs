@@ -220,6 +220,10 @@ fn on_signal(interrupted: &Interrupted) {
             && let Some(answer) = ANSWER.get()
         {
             full::answering_nowhere(*answer);
+            if me.kind.get() == Kind::Kernel {
+                // A child that it has forked: it is a kernel thread, with its own mask.
+                interrupted.keep_what_is();
+            }
         }
     }
     signals::set_errno(errno);

@@ -154,11 +154,12 @@ struct Packet {
     argument: *mut u8,
 }
 
-/// First Rust function of a raw thread.
+/// First Rust function of a raw thread. An exception that nobody catches finds no frame here that
+/// would stop it, so that it ends the process where it was thrown.
 ///
 /// # Safety
 /// 1. Called by the trampoline with what [`spawn`] prepared.
-unsafe extern "C" fn enter(control: *mut u8, packet: *mut u8) -> ! {
+unsafe extern "C-unwind" fn enter(control: *mut u8, packet: *mut u8) -> ! {
     // SAFETY: `spawn` passed the control block, a slot of the slab.
     crate::thread::begin(unsafe { &*control.cast() });
     // SAFETY: `spawn` wrote it there.

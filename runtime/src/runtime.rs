@@ -72,6 +72,11 @@ pub(crate) fn forget_workers() {
     FORKED.store(HAS_WORKERS.load(Relaxed), Relaxed);
 }
 
+/// Whether this is such a child.
+pub(crate) fn is_of_parent() -> bool {
+    FORKED.load(Relaxed)
+}
+
 /// The runtime, if it has started.
 #[inline]
 pub(crate) fn get() -> Option<&'static Runtime> {

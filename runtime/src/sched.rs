@@ -400,7 +400,7 @@ pub(crate) fn cancel(thread: &'static Control) {
 ///
 /// Only stores: callers hold locks. A worker that sleeps needs no signal, see `Worker::resort`.
 pub(crate) fn priority_was_raised(thread: &Control) {
-    // ORDER: pairs with the fence in `Worker::adopt`, for a full thread that moves just now.
+    // ORDER: pairs with the fences in `worker/adopt.rs`, for a full thread that moves just now.
     fence(SeqCst);
     // SAFETY: null or a worker; workers live for ever.
     if let Some(worker) = unsafe { thread.worker.load(Acquire).as_ref() } {

@@ -11,19 +11,13 @@ use core::ptr;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicPtr};
 use std::sync::OnceLock;
-use std::time::Duration;
 
-use heddle_record::{Options, Record, Table, TextBuffer};
+use heddle_record::{Options, Record, TABLE_AGE_MAX, TABLES_MAX, Table, TextBuffer};
 
 use crate::control::SLOTS_MAX;
 use crate::sys::memory;
 
 const TEXT_BYTES_MAX: usize = size_of::<TextBuffer>();
-
-/// How long the table of a process that ended without removing it is kept.
-const TABLE_AGE_MAX: Duration = Duration::from_secs(86_400);
-/// How many of them are kept.
-const TABLES_MAX: usize = 32;
 
 static TABLE: OnceLock<Table> = OnceLock::new();
 static BASE: AtomicPtr<Record> = AtomicPtr::new(ptr::null_mut());

@@ -22,6 +22,7 @@
 //! 3. What must not happen on the stack that it concerns (freeing it, copying it out) is left in
 //!    `post` and done by the scheduler context after the switch ("publish after switch").
 
+mod adopt;
 mod idle;
 mod kernel_thread;
 mod patience;
@@ -65,8 +66,6 @@ use patience::Patience;
 
 /// Most switches between two looks at inbox, timers and I/O.
 const SWITCHES_PER_LOOK: u32 = 61;
-/// Threads that are taken over from the fresh queue at once.
-const FRESH_BATCH: u32 = 32;
 
 /// What the scheduler context does for the thread that has just left its stack.
 pub(crate) enum Post {
@@ -294,7 +293,7 @@ impl Worker {
 
     fn next(&'static self) -> Option<&'static Control> {
         if self.fresh.len() != 0 {
-            self.adopt_from(&self.fresh, FRESH_BATCH);
+            self.adopt_from(&self.fresh, adopt::BATCH);
         }
         let (light, full) = (self.queues.fast_priority(), self.offered.fast_priority());
         if light.max(full) == 0 {
@@ -350,35 +349,6 @@ impl Worker {
 
     fn has_no_ready(&self) -> bool {
         self.queues.len() == 0 && self.offered.len() == 0
-    }
-
-    /// Takes up to `count` threads that have not started, from its own or another worker's queue;
-    /// returns how many it got.
-    pub fn adopt_from(&'static self, fresh: &Fresh, count: u32) -> u32 {
-        let taken = fresh.take(count, |thread| self.adopt(thread));
-        self.naps.adopted(taken);
-        // ORDER: a thread's worker is known before the thread first looks whether it was
-        // cancelled; pairs with the fence in `sched::cancel`.
-        fence(SeqCst);
-        taken
-    }
-
-    /// From now on `thread` belongs to this worker.
-    fn adopt(&'static self, thread: &'static Control) {
-        thread.worker.store(ptr::from_ref(self).cast_mut(), Relaxed);
-        let record = thread.record();
-        record.set_worker(self.index as u16);
-        record.set_tid(self.tid());
-        record.set_state(State::Ready);
-        if thread.kind.get() == Kind::Full {
-            self.live_full.fetch_add(1, Relaxed);
-            // ORDER: the worker before the priority is read; pairs with the fence in
-            // `sched::priority_was_raised`: the priority is seen here, or the worker there.
-            fence(SeqCst);
-            return self.offered.push(thread);
-        }
-        self.live.store(self.live.load(Relaxed) + 1, Relaxed);
-        self.queues.push(thread);
     }
 
     /// A thread of this worker becomes ready; called on the worker's kernel thread.

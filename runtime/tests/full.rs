@@ -418,8 +418,13 @@ fn a_stack_that_is_used_again_starts_with_new_storage() {
     std::thread_local! {
         static LIST: RefCell<[u64; 40]> = const { RefCell::new([7; 40]) };
     }
-    let mut seen = std::collections::HashMap::new();
-    for round in 0..200 {
+    let is_native = std::env::var("HEDDLE_BACKEND").as_deref() == Ok("native");
+    let mut seen = std::collections::HashSet::new();
+    let mut used_again = 0;
+    for round in 0..10_000 {
+        if round >= 200 && (used_again > 0 || is_native) {
+            break;
+        }
         let handle = full(move || {
             assert_eq!(NUMBER.get(), 5);
             LIST.with_borrow_mut(|list| {
@@ -432,8 +437,8 @@ fn a_stack_that_is_used_again_starts_with_new_storage() {
             // SAFETY: any thread may ask who it is.
             unsafe { libc::pthread_self() as usize }
         });
-        *seen.entry(handle.join().unwrap()).or_insert(0) += 1;
+        used_again += u32::from(!seen.insert(handle.join().unwrap()));
     }
-    let is_native = std::env::var("HEDDLE_BACKEND").as_deref() == Ok("native");
-    assert!(is_native || seen.values().any(|&times| times > 1), "no storage was used again");
+    // A worker that is kept busy by others keeps many before it gives some back.
+    assert!(is_native || used_again > 0, "no storage was used again");
 }

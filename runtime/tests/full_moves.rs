@@ -27,6 +27,29 @@ fn errno() -> c_int {
     unsafe { *libc::__errno_location() }
 }
 
+/// Light and full, lazy and time-critical threads that a kernel thread makes at once start, each
+/// once: workers take them over in batches of whatever is there.
+#[test]
+fn threads_of_all_kinds_that_are_made_together_start_once() {
+    const COUNT: usize = 500;
+    let Some(first) = common::try_full(|| ()) else { return };
+    first.join().unwrap();
+    let started: Arc<Vec<_>> = Arc::new((0..COUNT).map(|_| AtomicU32::new(0)).collect());
+    let threads: Vec<_> = (0..COUNT)
+        .map(|number| {
+            let started = started.clone();
+            let builder = thread::Builder::new();
+            let builder = if number % 3 != 0 { builder.full() } else { builder };
+            let builder = if number % 7 == 0 { builder.priority(9) } else { builder };
+            builder.spawn(move || started[number].fetch_add(1, SeqCst)).unwrap()
+        })
+        .collect();
+    for thread in threads {
+        assert_eq!(thread.join().unwrap(), 0);
+    }
+    assert!(started.iter().all(|count| count.load(SeqCst) == 1));
+}
+
 /// Threads that were ready on a busy worker are run by an idle one; each stays itself.
 #[test]
 fn ready_threads_move_to_idle_workers_and_keep_what_is_theirs() {

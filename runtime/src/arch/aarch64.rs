@@ -88,6 +88,16 @@ pub(crate) fn thread_pointer() -> usize {
     pointer
 }
 
+/// Gives the calling kernel thread another thread pointer.
+///
+/// # Safety
+/// 1. It is one of a thread's blocks, which nobody else uses meanwhile.
+#[inline(always)]
+pub(crate) unsafe fn set_thread_pointer(pointer: usize) {
+    // SAFETY: by 1.
+    unsafe { asm!("msr tpidr_el0, {}", in(reg) pointer, options(nostack, preserves_flags)) };
+}
+
 /// The floating-point control of the calling kernel thread: FPCR.
 pub(crate) fn float_control() -> u64 {
     let control;

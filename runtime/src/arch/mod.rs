@@ -31,8 +31,8 @@ pub(crate) use aarch64::hold_registers;
 use aarch64::valgrind_request;
 #[cfg(target_arch = "aarch64")]
 pub(crate) use aarch64::{
-    float_control, has_time_counter, set_float_control, switch, switch_with_tls, thread_pointer,
-    time_counter, trampoline,
+    float_control, has_time_counter, set_float_control, set_thread_pointer, switch,
+    switch_with_tls, thread_pointer, time_counter, trampoline,
 };
 #[cfg(all(test, target_arch = "x86_64"))]
 pub(crate) use x86_64::hold_registers;
@@ -40,8 +40,8 @@ pub(crate) use x86_64::hold_registers;
 use x86_64::valgrind_request;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::{
-    float_control, has_time_counter, set_float_control, switch, switch_with_tls, thread_pointer,
-    time_counter, trampoline,
+    float_control, has_time_counter, set_float_control, set_thread_pointer, switch,
+    switch_with_tls, thread_pointer, time_counter, trampoline,
 };
 
 /// What a thread that is not running is resumed from: 32 bytes at the head of its control block.
@@ -63,7 +63,7 @@ pub(crate) struct Context {
 }
 
 /// The function that a new context calls: `(argument, packet)`.
-pub(crate) type Entry = unsafe extern "C" fn(argument: *mut u8, packet: *mut u8) -> !;
+pub(crate) type Entry = unsafe extern "C-unwind" fn(argument: *mut u8, packet: *mut u8) -> !;
 
 impl Context {
     /// A context that resumes nothing.

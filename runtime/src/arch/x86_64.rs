@@ -99,6 +99,17 @@ pub(crate) fn thread_pointer() -> usize {
     pointer
 }
 
+/// Gives the calling kernel thread another thread pointer.
+///
+/// # Safety
+/// 1. It is one of a thread's blocks, which nobody else uses meanwhile.
+/// 2. The processor and the kernel have FSGSBASE.
+#[inline(always)]
+pub(crate) unsafe fn set_thread_pointer(pointer: usize) {
+    // SAFETY: by 1 and 2.
+    unsafe { asm!("wrfsbase {}", in(reg) pointer, options(nostack, preserves_flags)) };
+}
+
 /// The floating-point control of the calling kernel thread: MXCSR, and the x87 control word above.
 pub(crate) fn float_control() -> u64 {
     let mut both = [0u32; 2];

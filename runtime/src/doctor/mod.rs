@@ -191,7 +191,14 @@ fn full_threads() -> Check {
         Ok(library) => {
             let bytes = library.block_bytes();
             let value = format!("yes, {bytes} bytes of TLS each");
-            (Verdict::Good, value, "Builder::full gives a thread thread-local storage of its own")
+            if crate::sys::identities::are_changed_by_all() {
+                let consequence = "Builder::full gives a thread thread-local storage of its own";
+                (Verdict::Good, value, consequence)
+            } else {
+                let consequence = "one that calls setuid or its like stands still: the C \
+                                   library's signal for it could not be taken over";
+                (Verdict::Fallback, value, consequence)
+            }
         }
         Err(why) => {
             let consequence = "Builder::full is refused; the native backend has such threads";

@@ -323,7 +323,7 @@ pub(crate) fn add(worker: &'static Worker) {
 
 /// # Safety
 /// 1. `worker` is the address of a worker.
-unsafe extern "C" fn enter(worker: *mut u8, _packet: *mut u8) -> ! {
+unsafe extern "C-unwind" fn enter(worker: *mut u8, _packet: *mut u8) -> ! {
     // SAFETY: by 1; workers live for ever.
     let worker: &'static Worker = unsafe { &*worker.cast::<Worker>() };
     full::begin_in_simulation(None);

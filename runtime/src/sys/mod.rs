@@ -7,6 +7,7 @@ pub(crate) mod clock;
 pub(crate) mod epoll;
 pub(crate) mod event;
 pub(crate) mod futex;
+pub(crate) mod identities;
 pub(crate) mod libc_tls;
 pub(crate) mod memory;
 pub(crate) mod pages;

@@ -154,6 +154,20 @@ impl Interrupted {
         Interrupted { ip: ip as usize, sp: sp as usize, blocked, context: place }
     }
 
+    /// Has the kernel thread keep the mask and the alternate stack that it has now when the handler
+    /// returns.
+    pub fn keep_what_is(&self) {
+        // SAFETY: what `of` was given; the handler has not returned yet. The kernel's mask is one
+        // word, and so much of the C library's type is behind it in the frame.
+        unsafe {
+            let mut now: libc::sigset_t = core::mem::zeroed();
+            libc::pthread_sigmask(libc::SIG_BLOCK, core::ptr::null(), &mut now);
+            let mask = (&raw mut (*self.context.cast::<libc::ucontext_t>()).uc_sigmask).cast();
+            (&raw const now).cast::<u64>().copy_to(mask, 1);
+            keep_alternate_stack(self.context);
+        }
+    }
+
     /// Goes on at `ip` when the handler returns, as after a system call that failed with EINTR.
     pub fn fail_call(&self, ip: usize) {
         // SAFETY: what `of` was given; the handler has not returned yet.

@@ -63,7 +63,7 @@ where
 ///
 /// # Safety
 /// 1. Called by the trampoline with what [`prepare`] left, once.
-unsafe extern "C" fn enter<F, T>(thread: *mut u8, sp: *mut u8) -> !
+unsafe extern "C-unwind" fn enter<F, T>(thread: *mut u8, sp: *mut u8) -> !
 where
     F: FnOnce() -> T,
 {

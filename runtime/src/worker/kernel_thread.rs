@@ -6,7 +6,8 @@
 //! taken by others as from any worker.
 
 use core::ptr;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::compiler_fence;
 
 use heddle_record::Fields;
 
@@ -32,6 +33,11 @@ impl Worker {
         self.tid.load(Relaxed)
     }
 
+    /// That kernel thread's own thread pointer; for itself.
+    pub fn own_thread_pointer(&self) -> usize {
+        self.tls.get()
+    }
+
     /// Whether it is one of those that stand in for others that are blocked in the kernel.
     pub fn is_spare(&self) -> bool {
         self.index as usize >= self.runtime.config.workers
@@ -45,8 +51,11 @@ impl Worker {
 
     /// The calling kernel thread has the seat from now on.
     pub fn sit_down(&self) {
-        self.tid.store(task::tid(), Relaxed);
         self.tls.set(arch::thread_pointer());
+        // ORDER: a handler on this kernel thread that finds the worker by the number finds its
+        // thread pointer (`sys/identities.rs`).
+        compiler_fence(SeqCst);
+        self.tid.store(task::tid(), Relaxed);
         self.own_stack.set((ptr::null(), 0));
         self.float_control.set(arch::float_control());
         self.interruptible.set(false);

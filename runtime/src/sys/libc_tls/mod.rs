@@ -65,6 +65,9 @@ pub(crate) use self::heap::decay;
 const TID_FIRST: u32 = 1 << 29;
 /// Blocks are aligned and sized by this, whatever the libraries ask for.
 const LINE: usize = 64;
+/// Most of the libraries' part of a block that is asked for as its thread starts: a program may
+/// have much that none of its threads touches.
+const START_BYTES_MAX: usize = 16 * LINE;
 /// Most of what a new thread finds below its block: its closure, and the frame of its first call.
 const PACKET_BYTES: usize = 2 * LINE;
 
@@ -109,7 +112,15 @@ pub(crate) fn description(tls: *mut u8, bytes: usize) -> Option<*mut u8> {
 
 /// The library, examined at the first call; the error says what is missing.
 pub(crate) fn library() -> Result<&'static Library, &'static str> {
-    LIBRARY.get_or_init(Library::examine).as_ref().map_err(String::as_str)
+    let examine = || {
+        let library = Library::examine();
+        if library.is_ok() {
+            // The examination made kernel threads, so the C library has its handler now.
+            super::identities::prepare();
+        }
+        library
+    };
+    LIBRARY.get_or_init(examine).as_ref().map_err(String::as_str)
 }
 
 /// As [`library`], for threads that exist: then it has been examined.
@@ -223,6 +234,21 @@ pub(crate) fn prefetch_kept(tls: *mut u8) {
     }
     ask(tls.wrapping_add(library.above), library.described);
     ask(tls.wrapping_sub(library.below + PACKET_BYTES), PACKET_BYTES);
+}
+
+/// Asks for the lines of a new block that its thread reads and writes first.
+pub(crate) fn prefetch_start(tls: *mut u8) {
+    let Some(Ok(library)) = LIBRARY.get() else { return };
+    let (low, bytes) = if cfg!(target_arch = "x86_64") {
+        let used = library.used_below.min(START_BYTES_MAX);
+        (tls.wrapping_sub(used), used + LINE)
+    } else {
+        (tls, library.above.min(START_BYTES_MAX))
+    };
+    for line in (0..bytes).step_by(LINE) {
+        crate::arch::prefetch_to_write(low.wrapping_add(line));
+    }
+    prefetch_described(tls);
 }
 
 /// Asks for what lies behind a block.
