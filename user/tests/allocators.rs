@@ -20,6 +20,24 @@ const KNOWN: &[(&str, &[&str], &str)] = &[
     ("gperftools", &["-l:libtcmalloc_minimal.a", "-lstdc++", "-lm"], "tc_malloc"),
 ];
 
+/// The same as libraries, which take over the C library's functions by their inner names, too.
+const LIBRARIES: &[(&str, &str)] = &[
+    ("jemalloc", "-l:libjemalloc.so.2"),
+    ("gperftools", "-l:libtcmalloc_minimal.so.4"),
+    ("mimalloc", "-l:libmimalloc.so.2"),
+    ("oneTBB", "-l:libtbbmalloc_proxy.so.2"),
+];
+
+/// A library that nobody may allocate from.
+const TAKEN: &str = "
+void abort(void);
+void *__libc_malloc(unsigned long bytes) { (void)bytes; abort(); }
+void *__libc_calloc(unsigned long count, unsigned long bytes) { (void)count; (void)bytes; abort(); }
+void *__libc_realloc(void *old, unsigned long bytes) { (void)old; (void)bytes; abort(); }
+void *__libc_memalign(unsigned long to, unsigned long bytes) { (void)to; (void)bytes; abort(); }
+void __libc_free(void *old) { (void)old; abort(); }
+";
+
 /// The program with an allocator; `None`, with the reason said, where that is not installed.
 fn program(folder: &Path, name: &str, words: &[&str]) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/allocates.c");
@@ -83,5 +101,38 @@ fn known_allocators_linked_into_a_program_are_right() {
         assert!(text(&symbols.stdout).lines().any(is_in), "{name} is not in the program");
         keeps_what_is_written(&program);
     }
+    fs::remove_dir_all(folder).expect("ours");
+}
+
+#[test]
+fn known_allocators_as_libraries_are_right() {
+    if !can_run(&["cc"]) {
+        return;
+    }
+    let folder = folder("allocators-libraries");
+    for (name, word) in LIBRARIES {
+        if let Some(program) = program(&folder, name, &["-Wl,--no-as-needed", word]) {
+            keeps_what_is_written(&program);
+        }
+    }
+    fs::remove_dir_all(folder).expect("ours");
+}
+
+/// The runtime's memory is not the program's, by whatever name that takes the C library's over.
+#[test]
+fn the_c_librarys_inner_names_may_be_taken_over() {
+    if !can_run(&["cc"]) {
+        return;
+    }
+    let folder = folder("allocators-taken");
+    let source = folder.join("taken.c");
+    fs::write(&source, TAKEN).expect("a file");
+    let library = folder.join("libtaken.so");
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
+    assert!(cc.status().expect("a compiler").success());
+    let library = library.to_str().expect("a name in ASCII");
+    let program = program(&folder, "taken", &["-Wl,--no-as-needed", library]).expect("built");
+    keeps_what_is_written(&program);
     fs::remove_dir_all(folder).expect("ours");
 }

@@ -238,4 +238,9 @@ fn without_a_free_entry_a_signal_is_still_pending() {
         assert_eq!(pending.take(bit(QUEUED)).map(|info| value_of(&info)), Some(value));
     }
     assert!(pending.take(u64::MAX).is_none());
+    pending.add(&bare);
+    assert_eq!(pending.add(&info(QUEUED, 1)), Added::Whole);
+    pending.clear();
+    assert_eq!(pending.set(), 0);
+    assert!(pending.take(u64::MAX).is_none());
 }

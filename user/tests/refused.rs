@@ -163,10 +163,12 @@ fn limited_address_space_is_left_to_the_program() {
     }
     let folder = folder("space");
     let program = compile(&folder.join("threads"), &["cc"], &source("threads.c")).expect("built");
-    let output = output(below("-v 4000000", &program));
-    assert_eq!(text(&output.stdout), ON_KERNEL_THREADS, "{output:?}");
-    let said = said(&output).unwrap_or_default();
-    assert!(said.starts_with("address space: limited (RLIMIT_AS)"), "{said}");
+    for (limit, word) in [("-v 4000000", "RLIMIT_AS"), ("-d 4000000", "RLIMIT_DATA")] {
+        let output = output(below(limit, &program));
+        assert_eq!(text(&output.stdout), ON_KERNEL_THREADS, "{output:?}");
+        let said = said(&output).unwrap_or_default();
+        assert!(said.starts_with(&format!("address space: limited ({word})")), "{said}");
+    }
     fs::remove_dir_all(folder).expect("ours");
 }
 

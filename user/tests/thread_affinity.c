@@ -24,6 +24,38 @@ static cpu_set_t first_of(const cpu_set_t *all)
 	return one;
 }
 
+static void check_attributes(const cpu_set_t *want)
+{
+	pthread_attr_t attr;
+	cpu_set_t got;
+	CHECK_EQ(pthread_getattr_np(pthread_self(), &attr), 0);
+	CHECK_EQ(pthread_attr_getaffinity_np(&attr, sizeof got, &got), 0);
+	CHECK(CPU_EQUAL(&got, want));
+	CHECK_EQ(pthread_attr_destroy(&attr), 0);
+}
+
+static void *has_these(void *want)
+{
+	cpu_set_t got;
+	CHECK_EQ(pthread_getaffinity_np(pthread_self(), sizeof got, &got), 0);
+	CHECK(CPU_EQUAL(&got, (cpu_set_t *)want));
+	check_attributes(want);
+	return NULL;
+}
+
+/* A thread is given what its attributes say, or else what the one that makes it has. */
+static void check_made(cpu_set_t *own, cpu_set_t *one)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	CHECK_EQ(pthread_attr_init(&attr), 0);
+	CHECK_EQ(pthread_attr_setaffinity_np(&attr, sizeof *one, one), 0);
+	CHECK_EQ(pthread_create(&thread, &attr, has_these, one), 0);
+	join_thread(thread);
+	CHECK_EQ(pthread_attr_destroy(&attr), 0);
+	join_thread(start_thread(has_these, own));
+}
+
 static void *has_processors(void *arg)
 {
 	cpu_set_t all, one, got, none;
@@ -33,11 +65,13 @@ static void *has_processors(void *arg)
 	CHECK_EQ(pthread_setaffinity_np(pthread_self(), sizeof one, &one), 0);
 	CHECK_EQ(pthread_getaffinity_np(pthread_self(), sizeof got, &got), 0);
 	CHECK(CPU_EQUAL(&got, &one));
+	check_made(&one, &one);
 	CHECK_EQ(sched_getaffinity(gettid(), sizeof got, &got), 0);
 	CHECK(CPU_EQUAL(&got, &one));
 	CHECK_EQ(sched_setaffinity(0, sizeof all, &all), 0);
 	CHECK_EQ(sched_getaffinity(0, sizeof got, &got), 0);
 	CHECK(CPU_EQUAL(&got, &all));
+	check_made(&all, &one);
 	CHECK_EQ(pthread_setaffinity_np(pthread_self(), sizeof none, &none), EINVAL);
 	CHECK_ERRNO(sched_getaffinity(0, 3, &got), EINVAL);
 
@@ -57,6 +91,22 @@ static void *has_processors(void *arg)
 	CHECK(CPU_EQUAL(&got, &one));
 	CHECK_EQ(sched_getscheduler(0), SCHED_OTHER);
 	return arg;
+}
+
+/* A set without a processor that there is makes no thread. */
+static void without_processors(void)
+{
+	pthread_t thread;
+	pthread_attr_t attr;
+	cpu_set_t none;
+
+	CPU_ZERO(&none);
+	CPU_SET(CPU_SETSIZE - 1, &none);
+	CHECK_EQ(pthread_attr_init(&attr), 0);
+	CHECK_EQ(pthread_attr_setaffinity_np(&attr, sizeof none, &none), 0);
+	if (sysconf(_SC_NPROCESSORS_CONF) < CPU_SETSIZE)
+		CHECK_EQ(pthread_create(&thread, &attr, has_these, &none), EINVAL);
+	CHECK_EQ(pthread_attr_destroy(&attr), 0);
 }
 
 int main(void)
@@ -82,5 +132,6 @@ int main(void)
 	/* Whoever runs the threads: nobody's processors have changed. */
 	CHECK_EQ(sched_getaffinity(0, sizeof got, &got), 0);
 	CHECK(CPU_EQUAL(&got, &all));
+	without_processors();
 	return 0;
 }

@@ -12,11 +12,16 @@
 
 enum { THREADS = 8 };
 static pid_t numbers[THREADS];
+static int niceness;
 
 static void *asks(void *place)
 {
 	pid_t number = gettid();
 	*(pid_t *)place = number;
+	int nicer = niceness < 19 ? niceness + 1 : 19;
+	CHECK_EQ(getpriority(PRIO_PROCESS, 0), niceness);
+	CHECK_EQ(nice(1), nicer);
+	CHECK_EQ(getpriority(PRIO_PROCESS, 0), nicer);
 	for (int i = 0; i < 20; i++) {
 		sched_yield();
 		sleep_ms(1);
@@ -50,7 +55,7 @@ static void *asks(void *place)
 int main(void)
 {
 	CHECK_EQ(gettid(), getpid());
-	int niceness = getpriority(PRIO_PROCESS, 0);
+	niceness = getpriority(PRIO_PROCESS, 0);
 	pthread_t threads[THREADS];
 	for (int i = 0; i < THREADS; i++)
 		threads[i] = start_thread(asks, &numbers[i]);

@@ -1,8 +1,8 @@
-//! README's table of figures, from the result files of the benchmarks.
+//! README's tables of figures, from the result files of the benchmarks.
 //!
 //! Invariant: every figure in README comes from bench/results, is rounded and nothing else; what
-//! was not measured is blank. `cargo xtask gen` writes the table between two marks, tidy checks
-//! that it is current. Which figures were to be reached, and what is unfair in them, is the
+//! was not measured is blank. `cargo xtask gen` writes each table between two marks, tidy checks
+//! that they are current. Which figures were to be reached, and what is unfair in them, is the
 //! benchmark report's business.
 
 use std::collections::BTreeMap;
@@ -16,7 +16,8 @@ use crate::repo::Repo;
 pub const PAGE: &str = "README.md";
 const BEGIN: &str = "<!-- figures: written by cargo xtask gen -->";
 const END: &str = "<!-- end of figures -->";
-const SUITES: [&str; 5] = ["micro", "memory", "class", "echo", "http"];
+const BEGIN_UNMODIFIED: &str = "<!-- unmodified programs: written by cargo xtask gen -->";
+const SUITES: [&str; 6] = ["micro", "memory", "class", "echo", "http", "unmodified"];
 
 /// Heading, and the implementations that stand in the column, the first that has the metric.
 const COLUMNS: [(&str, &[&str]); 8] = [
@@ -46,6 +47,23 @@ const ROWS: [(&str, &str); 13] = [
     ("normal_wake_p99_us", "wake another thread of that worker, p99, us"),
 ];
 
+/// Programs by themselves and under `heddle run --threads user`.
+const UNMODIFIED: [(&str, &str); 13] = [
+    ("mariadb_500_seconds", "MariaDB, 500 clients, 2000 mixed queries, s"),
+    ("mariadb_500_cpu_ticks", "the same, CPU in ticks of 10 ms"),
+    ("mariadb_500_kernel_threads", "the same, kernel threads at most"),
+    ("mariadb_50_seconds", "MariaDB, 50 clients, s"),
+    ("mariadb_50_cpu_ticks", "the same, CPU in ticks of 10 ms"),
+    ("tpc_cpu_us_100", "a server with a thread per connection, 100 of them, CPU us a request"),
+    ("tpc_cpu_us_8000", "the same, 8000 connections"),
+    ("tpc_kernel_stack_kb_8000", "the same, KiB of kernel stacks"),
+    ("memcached_ops", "memcached, 50 clients, requests a second of CPU (more is better)"),
+    ("create_join_ns", "pthread_create and pthread_join, ns"),
+    ("sched_yield_ns", "sched_yield, ns"),
+    ("xz_seconds", "xz -T4, 24 MiB, s"),
+    ("ffmpeg_seconds", "ffmpeg, x264, 8 s of 640x360, s"),
+];
+
 #[derive(Deserialize)]
 struct Results {
     rows: Vec<Row>,
@@ -66,7 +84,10 @@ pub fn page(repo: &Repo) -> Result<(String, String)> {
     let values = read(repo)?;
     let fresh = match values.is_empty() {
         true => kept.clone(),
-        false => replaced(&kept, &table(&values)),
+        false => {
+            let fresh = replaced(&kept, BEGIN, &table(&values));
+            replaced(&fresh, BEGIN_UNMODIFIED, &unmodified(&values))
+        }
     };
     Ok((fresh, kept))
 }
@@ -101,21 +122,36 @@ fn table(values: &Values) -> String {
     lines.join("\n")
 }
 
+fn unmodified(values: &Values) -> String {
+    let mut lines =
+        vec!["| | by itself | under heddle | ratio |".to_owned(), "|---|--:|--:|--:|".to_owned()];
+    for (metric, what) in UNMODIFIED {
+        let value = |name: &str| values.get(&(metric.to_owned(), name.to_owned())).copied();
+        if let (Some(native), Some(heddle)) = (value("native"), value("heddle")) {
+            let ratio = rounded(heddle / native);
+            let (native, heddle) = (rounded(native), rounded(heddle));
+            lines.push(format!("| {what} | {native} | {heddle} | {ratio} |"));
+        }
+    }
+    lines.join("\n")
+}
+
 /// Three digits tell what noise leaves.
 fn rounded(value: f64) -> String {
     match value {
+        value if value < 0.1 => format!("{value:.4}"),
         value if value < 10.0 => format!("{value:.2}"),
         value if value < 100.0 => format!("{value:.1}"),
         value => format!("{value:.0}"),
     }
 }
 
-/// What stands between the marks gives way to the table.
-fn replaced(page: &str, table: &str) -> String {
+/// What stands between the mark and the next end gives way to the table.
+fn replaced(page: &str, begin: &str, table: &str) -> String {
     let parts =
-        page.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
+        page.split_once(begin).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
     match parts {
-        Some((before, after)) => format!("{before}{BEGIN}\n{table}\n{END}{after}"),
+        Some((before, after)) => format!("{before}{begin}\n{table}\n{END}{after}"),
         None => page.to_owned(),
     }
 }
@@ -138,9 +174,17 @@ mod tests {
     }
 
     #[test]
+    fn a_program_is_compared_with_itself() {
+        let rows = [("xz_seconds", "native", 0.5), ("xz_seconds", "heddle", 0.51)];
+        let table = unmodified(&values(&rows));
+        assert!(table.ends_with("s | 0.50 | 0.51 | 1.02 |"), "{table}");
+        assert_eq!(unmodified(&values(&rows[..1])).lines().count(), 2, "half of it is nothing");
+    }
+
+    #[test]
     fn only_the_marked_part_changes() {
         let page = format!("a\n{BEGIN}\nold\n{END}\nb\n");
-        assert_eq!(replaced(&page, "new"), format!("a\n{BEGIN}\nnew\n{END}\nb\n"));
-        assert_eq!(replaced("no marks", "new"), "no marks");
+        assert_eq!(replaced(&page, BEGIN, "new"), format!("a\n{BEGIN}\nnew\n{END}\nb\n"));
+        assert_eq!(replaced("no marks", BEGIN, "new"), "no marks");
     }
 }

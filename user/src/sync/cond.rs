@@ -24,7 +24,7 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use heddle::raw::{self, Ended, Manner, Moment};
 use libc::{clockid_t, pthread_cond_t, pthread_mutex_t, timespec};
 
-use super::{layout, mutex, shared, wake};
+use super::{layout, mutex, shared, stand_in, wake};
 use crate::threads::{cancel, signals};
 use crate::{clock, errno};
 
@@ -142,7 +142,7 @@ pub unsafe extern "C-unwind" fn heddle_user_pthread_cond_wait(
         if it.is_shared() {
             let clock = libc::CLOCK_MONOTONIC;
             return shared::cancellable(shared::NEVER, |until| {
-                pthread_cond_clockwait(cond, mutex, clock, until)
+                stand_in::wait(cond, mutex, |it| pthread_cond_clockwait(cond, it, clock, until))
             });
         }
         wait(it, mutex, Moment::Never)
@@ -170,7 +170,9 @@ unsafe extern "C-unwind" fn heddle_user_pthread_cond_clockwait(
     unsafe {
         let it = of(cond);
         if it.is_shared() {
-            return shared::cancellable(*at, |at| pthread_cond_clockwait(cond, mutex, clock, at));
+            return shared::cancellable(*at, |at| {
+                stand_in::wait(cond, mutex, |it| pthread_cond_clockwait(cond, it, clock, at))
+            });
         }
         match clock::moment(clock, &*at) {
             Ok(until) => wait(it, mutex, until),
@@ -185,7 +187,7 @@ pub unsafe extern "C" fn heddle_user_pthread_cond_signal(cond: *mut pthread_cond
     unsafe {
         let it = of(cond);
         if it.is_shared() {
-            return libc::pthread_cond_signal(cond);
+            return stand_in::signal(cond, || libc::pthread_cond_signal(cond));
         }
         it.signal();
     }
@@ -198,7 +200,7 @@ pub unsafe extern "C" fn heddle_user_pthread_cond_broadcast(cond: *mut pthread_c
     unsafe {
         let it = of(cond);
         if it.is_shared() {
-            return libc::pthread_cond_broadcast(cond);
+            return stand_in::signal(cond, || libc::pthread_cond_broadcast(cond));
         }
         it.broadcast();
     }

@@ -15,6 +15,7 @@ mod rwlock;
 mod sem;
 pub mod shared;
 mod spin;
+pub mod stand_in;
 
 use core::sync::atomic::AtomicU32;
 

@@ -71,7 +71,8 @@ impl Place {
     }
 }
 
-/// Makes a call that waits until a moment, and says ETIMEDOUT then; a point of cancellation.
+/// Makes a call that waits until a moment as the C library does it ([`super::theirs`]), and says
+/// ETIMEDOUT then; a point of cancellation.
 pub fn cancellable(until: timespec, call: impl FnOnce(*const timespec) -> c_int) -> c_int {
     let Some(me) = this().filter(|_| crate::me().is_some()) else { return call(&until) };
     cancel::test();
@@ -83,7 +84,7 @@ pub fn cancellable(until: timespec, call: impl FnOnce(*const timespec) -> c_int)
     // Calls that came earlier have found no place.
     signals::answer_if_called();
     place.end_if_cancelled();
-    let result = super::theirs(|| call((&raw const until).cast()));
+    let result = call((&raw const until).cast());
     // A handler may have been left to another thread, which goes on here.
     if let Some(me) = this() {
         me.signals().shared_wait.go_back(&before);

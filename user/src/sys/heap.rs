@@ -17,10 +17,10 @@ use core::{mem, ptr};
 /// What the C library's `malloc` aligns to.
 const ALIGNED: usize = 2 * size_of::<usize>();
 
-/// The C library's functions under names that few take over. gperftools' tcmalloc does, and
-/// linked into the program it comes before the C library: its locks are waited for by the futex
-/// system call, which came back to the parking lot from within it. So each is looked for behind
-/// this library.
+/// The C library's functions under names that few take over. tcmalloc, mimalloc and oneTBB's proxy
+/// do, in the program or as a library before or behind this one: tcmalloc's locks are waited for by
+/// the futex system call, which came back to the parking lot from within it. So each is looked for
+/// in the C library alone.
 struct Functions {
     malloc: AtomicPtr<c_void>,
     calloc: AtomicPtr<c_void>,
@@ -44,11 +44,15 @@ fn found(place: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     if address.is_null() { find(place, name) } else { address }
 }
 
-/// Allocates nothing: the name is there.
+/// Allocates nothing: the library is loaded, and the name is there.
 #[cold]
 fn find(place: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
-    // SAFETY: a text.
-    let address = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    // SAFETY: texts. A library's handle leads to it and to what it needs (the loader), whatever
+    // else is loaded.
+    let address = unsafe {
+        let library = libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+        if library.is_null() { library } else { libc::dlsym(library, name.as_ptr()) }
+    };
     if address.is_null() {
         // SAFETY: ends the process.
         unsafe { libc::abort() };

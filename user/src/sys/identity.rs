@@ -1,33 +1,20 @@
-//! What a program takes for a kernel thread's: its number, its name, its priority, its processors.
+//! What a program takes for a kernel thread's: its number and its name.
 //!
 //! A full thread has a number of its own, above all that the kernel gives. The kernel does not know
-//! it, so the calls that take such a number are answered here. What has no meaning for a thread
-//! that any worker may run (its niceness, its processors) is accepted, remembered where somebody
-//! may ask for it, and acts on nothing; above all not on the worker. A real-time policy acts in
-//! heddle's scheduler, as by `pthread_setschedparam`.
+//! it, so the calls that take such a number are answered in this library: here, in `scheduling.rs`
+//! and in `kept.rs`. Where the kernel takes the number of any thread for its process, so does
+//! [`process_of`].
 //!
 //! # Safety
 //! For all exported functions of this file: as the C library's functions of the same name.
 
-use core::cell::Cell;
-use core::ffi::{c_char, c_int, c_uint, c_ulong};
+use core::ffi::{c_char, c_int, c_long, c_ulong};
 
-use libc::{cpu_set_t, pid_t, sched_param};
+use libc::{iovec, pid_t, rlimit};
 
 use super::kept;
 use crate::threads::identity::{heddle_user_pthread_getname_np, heddle_user_pthread_setname_np};
-use crate::threads::{affinity, schedule};
 use crate::{errno, threads};
-
-thread_local! {
-    /// The niceness that this full thread was given; before that it has the process's.
-    static NICENESS: Cell<Option<c_int>> = const { Cell::new(None) };
-}
-
-/// Whether `tid` is the number of a full thread, or stands for the caller, who is one.
-fn is_full(tid: pid_t) -> bool {
-    threads::is_number(tid) || (tid == 0 && crate::me().is_some())
-}
 
 fn fail(number: c_int) -> c_int {
     errno::set(number);
@@ -55,126 +42,6 @@ pub unsafe extern "C-unwind" fn heddle_user_tgkill(
     }
     // SAFETY: no pointers.
     unsafe { tgkill(process, tid, signal) }
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn heddle_user_sched_setaffinity(
-    tid: pid_t,
-    bytes: usize,
-    processors: *const cpu_set_t,
-) -> c_int {
-    if !is_full(tid) {
-        // SAFETY: the caller's set.
-        return unsafe { libc::sched_setaffinity(tid, bytes, processors) };
-    }
-    // SAFETY: the caller's set.
-    answer(threads::with_number(tid as u32, |target| unsafe {
-        affinity::set(target, bytes, processors)
-    }))
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn heddle_user_sched_getaffinity(
-    tid: pid_t,
-    bytes: usize,
-    processors: *mut cpu_set_t,
-) -> c_int {
-    if !is_full(tid) {
-        // SAFETY: the caller's set.
-        return unsafe { libc::sched_getaffinity(tid, bytes, processors) };
-    }
-    // SAFETY: the caller's set.
-    answer(threads::with_number(tid as u32, |target| unsafe {
-        affinity::get(target, bytes, processors)
-    }))
-}
-
-/// An error number as a system call says it; no number: no such thread.
-fn answer(error: Option<c_int>) -> c_int {
-    match error {
-        Some(0) => 0,
-        Some(error) => fail(error),
-        None => fail(libc::ESRCH),
-    }
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn heddle_user_sched_setscheduler(
-    tid: pid_t,
-    policy: c_int,
-    param: *const sched_param,
-) -> c_int {
-    if !is_full(tid) {
-        // SAFETY: the caller's parameter.
-        return unsafe { libc::sched_setscheduler(tid, policy, param) };
-    }
-    // SAFETY: as above.
-    let priority = unsafe { (*param).sched_priority };
-    answer(Some(schedule::change_number(tid as u32, Some(policy), priority)))
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn heddle_user_sched_setparam(
-    tid: pid_t,
-    param: *const sched_param,
-) -> c_int {
-    if !is_full(tid) {
-        // SAFETY: the caller's parameter.
-        return unsafe { libc::sched_setparam(tid, param) };
-    }
-    // SAFETY: as above.
-    let priority = unsafe { (*param).sched_priority };
-    answer(Some(schedule::change_number(tid as u32, None, priority)))
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn heddle_user_sched_getscheduler(tid: pid_t) -> c_int {
-    if !is_full(tid) {
-        // SAFETY: no pointers.
-        return unsafe { libc::sched_getscheduler(tid) };
-    }
-    schedule::of_number(tid as u32).map_or_else(|| fail(libc::ESRCH), |(policy, _)| policy)
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn heddle_user_sched_getparam(tid: pid_t, param: *mut sched_param) -> c_int {
-    if !is_full(tid) {
-        // SAFETY: the caller's place.
-        return unsafe { libc::sched_getparam(tid, param) };
-    }
-    let Some((_, priority)) = schedule::of_number(tid as u32) else { return fail(libc::ESRCH) };
-    // SAFETY: the caller's place.
-    unsafe { (*param).sched_priority = priority };
-    0
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn heddle_user_setpriority(
-    kind: c_uint,
-    who: libc::id_t,
-    niceness: c_int,
-) -> c_int {
-    if kind != libc::PRIO_PROCESS || !is_full(who as pid_t) {
-        // SAFETY: no pointers.
-        return unsafe { libc::setpriority(kind, who, niceness) };
-    }
-    if who == 0 || who == threads::number() {
-        NICENESS.set(Some(niceness.clamp(-20, 19)));
-    }
-    0
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn heddle_user_getpriority(kind: c_uint, who: libc::id_t) -> c_int {
-    let is_own = who == 0 || who == threads::number();
-    let known = if is_own { NICENESS.get() } else { None };
-    match (kind == libc::PRIO_PROCESS && is_full(who as pid_t), known) {
-        (true, Some(niceness)) => niceness,
-        // SAFETY: no pointers.
-        (true, None) => unsafe { libc::getpriority(kind, 0) },
-        // SAFETY: no pointers.
-        (false, _) => unsafe { libc::getpriority(kind, who) },
-    }
 }
 
 /// `prctl`: a full thread's name is its own; all else is the process's or the worker's.
@@ -218,7 +85,100 @@ unsafe fn set_name(text: *const c_char) -> c_int {
     unsafe { heddle_user_pthread_setname_np(libc::pthread_self(), short.as_ptr()) }
 }
 
-// SAFETY: the C library's function, by its header.
+// SAFETY: the C library's functions, by its headers.
 unsafe extern "C" {
     fn tgkill(process: pid_t, tid: pid_t, signal: c_int) -> c_int;
+}
+
+// ---- where a number stands for its thread's process
+
+/// The process of the full thread that has this number; any other number as it is.
+pub fn process_of(tid: pid_t) -> pid_t {
+    match threads::is_number(tid) && threads::with_number(tid as u32, |_| ()).is_some() {
+        // SAFETY: no arguments.
+        true => unsafe { libc::getpid() },
+        false => tid,
+    }
+}
+
+/// What a system call with such numbers is to be called with; `None`: it has none.
+pub fn of_processes(number: c_long, mut arguments: [usize; 6]) -> Option<[usize; 6]> {
+    let count = match number {
+        libc::SYS_kcmp => 2,
+        libc::SYS_prlimit64
+        | libc::SYS_getpgid
+        | libc::SYS_getsid
+        | libc::SYS_rt_sigqueueinfo
+        | libc::SYS_process_vm_readv
+        | libc::SYS_process_vm_writev
+        | libc::SYS_move_pages
+        | libc::SYS_migrate_pages => 1,
+        _ => return None,
+    };
+    for argument in &mut arguments[..count] {
+        *argument = process_of(*argument as pid_t) as usize;
+    }
+    Some(arguments)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn heddle_user_getpgid(tid: pid_t) -> pid_t {
+    // SAFETY: no pointers.
+    unsafe { libc::getpgid(process_of(tid)) }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn heddle_user_getsid(tid: pid_t) -> pid_t {
+    // SAFETY: no pointers.
+    unsafe { libc::getsid(process_of(tid)) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn heddle_user_prlimit(
+    tid: pid_t,
+    resource: libc::__rlimit_resource_t,
+    new: *const rlimit,
+    old: *mut rlimit,
+) -> c_int {
+    // SAFETY: the caller's places.
+    unsafe { libc::prlimit(process_of(tid), resource, new, old) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn heddle_user_prlimit64(
+    tid: pid_t,
+    resource: libc::__rlimit_resource_t,
+    new: *const rlimit,
+    old: *mut rlimit,
+) -> c_int {
+    // SAFETY: passed on; a limit has 64 bits.
+    unsafe { heddle_user_prlimit(tid, resource, new, old) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn heddle_user_process_vm_readv(
+    tid: pid_t,
+    here: *const iovec,
+    heres: usize,
+    there: *const iovec,
+    theres: usize,
+    flags: usize,
+) -> isize {
+    let (heres, theres, flags) = (heres as _, theres as _, flags as _);
+    // SAFETY: the caller's parts.
+    unsafe { libc::process_vm_readv(process_of(tid), here, heres, there, theres, flags) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn heddle_user_process_vm_writev(
+    tid: pid_t,
+    here: *const iovec,
+    heres: usize,
+    there: *const iovec,
+    theres: usize,
+    flags: usize,
+) -> isize {
+    let (heres, theres, flags) = (heres as _, theres as _, flags as _);
+    // SAFETY: the caller's parts.
+    unsafe { libc::process_vm_writev(process_of(tid), here, heres, there, theres, flags) }
 }

@@ -3,14 +3,15 @@
 //! A full thread has no kernel thread of its own. What it changed there would hold for whoever its
 //! worker runs next, and no longer for itself when it has moved: with identities, a hole. So such a
 //! change is refused, as the kernel refuses it to those who may not, and a line says which and why.
-//! What only advises the kernel (where memory should lie, what comes first at a disk) is accepted,
-//! and acts on nothing. The main thread makes these changes as ever, and so does a child.
+//! What only advises the kernel (where memory should lie) is accepted, and acts on nothing; what
+//! its scheduler is told is in `scheduling.rs`. The main thread makes these changes as ever, and so
+//! does a child.
 //!
 //! # Safety
 //! For all exported functions of this file: as the C library's functions of the same name.
 
 use core::ffi::{c_int, c_long, c_uint};
-use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use std::io::{self, Write};
@@ -18,6 +19,7 @@ use std::io::{self, Write};
 use libc::{gid_t, uid_t};
 
 use super::syscall::heddle_user_syscall;
+use super::{own_memory, robust};
 use crate::threads::signals::actions;
 use crate::{errno, me, threads};
 
@@ -61,6 +63,7 @@ enum Fate {
     /// As where the kernel has no such call.
     Unknown,
     EndWord,
+    RobustList,
     User,
     Group,
 }
@@ -70,8 +73,8 @@ fn fate(number: c_long, [a, b, c, ..]: [usize; 6]) -> Option<Fate> {
     let none = |id: usize| id as u32 == u32::MAX;
     let fate = match number {
         libc::SYS_set_tid_address => Fate::EndWord,
+        libc::SYS_get_robust_list if a == 0 || a == threads::number() as usize => Fate::RobustList,
         libc::SYS_set_robust_list | libc::SYS_get_robust_list => Fate::Unknown,
-        libc::SYS_ioprio_set if is_own(a, b) => Fate::Accepted,
         libc::SYS_set_mempolicy => Fate::Accepted,
         libc::SYS_setuid => Fate::Refused("setuid by syscall()"),
         libc::SYS_setgid => Fate::Refused("setgid by syscall()"),
@@ -119,28 +122,35 @@ pub fn answer(number: c_long, arguments: [usize; 6]) -> Option<c_long> {
             me.set_end_word(a as *mut u32);
             c_long::from(threads::number())
         }
+        Fate::RobustList => match tell_robust_list(arguments) {
+            Ok(()) => 0,
+            Err(number) => {
+                errno::set(number);
+                -1
+            }
+        },
         Fate::User => c_long::from(heddle_user_setfsuid(a as uid_t)),
         Fate::Group => c_long::from(heddle_user_setfsgid(a as gid_t)),
     })
 }
 
-/// What the kernel does at the end of a thread that has called `set_tid_address` with `word`.
+/// Where the calling thread has its robust mutexes.
+fn tell_robust_list([_, head, bytes, ..]: [usize; 6]) -> Result<(), c_int> {
+    let own = robust::head().ok_or(libc::ENOSYS)?;
+    own_memory::write(bytes as *mut usize, robust::BYTES)?;
+    own_memory::write(head as *mut usize, own)
+}
+
+/// What the kernel does at the end of a thread that has called `set_tid_address` with `word`. Of
+/// one that is not there any more it takes no notice.
 pub fn clear(word: *mut u32) {
-    if word.is_null() {
+    if word.is_null() || own_memory::write(word, 0).is_err() {
         return;
     }
-    // SAFETY: the word that the program gave for this.
-    unsafe { AtomicU32::from_ptr(word) }.store(0, SeqCst);
     // SAFETY: no more pointers. As the program's own call: whoever waits may wait in the kernel.
     unsafe {
         heddle_user_syscall(libc::SYS_futex, word.addr(), libc::FUTEX_WAKE as usize, 1, 0, 0, 0);
     }
-}
-
-/// Whether the priority at a disk is that of the calling full thread.
-fn is_own(kind: usize, who: usize) -> bool {
-    const IOPRIO_WHO_PROCESS: usize = 1;
-    kind == IOPRIO_WHO_PROCESS && (who == 0 || who == threads::number() as usize)
 }
 
 /// What a full thread gets for these options of `prctl`; `None`: it is the kernel's to answer.

@@ -1,8 +1,9 @@
 //! `syscall`: what the program asks of the kernel by number.
 //!
 //! Taken are the calls that would tell of the worker instead of the thread, change it, or hold it:
-//! futex on a word of this process, for all threads; the thread's own number, its CPU time, the
-//! yield, and what is in `kept.rs`, for full threads. All else goes to the kernel.
+//! futex on a word of this process, for all threads; what takes or tells a full thread's number;
+//! its CPU time, the yield, and what is in `scheduling.rs` and `kept.rs`, for full threads. All
+//! else goes to the kernel.
 //!
 //! # Safety
 //! For the exported function: as the C library's function of the same name.
@@ -10,9 +11,9 @@
 use core::ffi::{c_int, c_long, c_ulong};
 
 use super::futex::{self, Call};
-use super::{cpu_clock, identity, kept};
+use super::{cpu_clock, identity, kept, scheduling};
 use crate::errno;
-use crate::threads::signals;
+use crate::threads::signals::{self, process};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn heddle_user_syscall(
@@ -67,26 +68,23 @@ fn of_thread(number: c_long, arguments: [usize; 6]) -> c_long {
             libc::SYS_rt_tgsigqueueinfo => {
                 return signals::queue_info(a as i32, b as i32, c as i32, d as *const _);
             }
-            libc::SYS_setpriority => {
-                identity::heddle_user_setpriority(a as u32, b as u32, c as i32)
-            }
-            libc::SYS_sched_setscheduler => {
-                identity::heddle_user_sched_setscheduler(a as i32, b as i32, c as *const _)
-            }
-            libc::SYS_sched_getscheduler => identity::heddle_user_sched_getscheduler(a as i32),
-            libc::SYS_sched_setaffinity => {
-                identity::heddle_user_sched_setaffinity(a as i32, b, c as *const _)
-            }
+            libc::SYS_kill => process::heddle_user_kill(a as i32, b as i32),
             libc::SYS_clock_gettime => cpu_clock::heddle_user_clock_gettime(a as i32, b as *mut _),
             libc::SYS_prctl if crate::me().is_some() => {
                 let [_, b, c, d, e, _] = arguments.map(|word| word as c_ulong);
                 identity::heddle_user_prctl(a as i32, b, c, d, e)
             }
             libc::SYS_getrusage => cpu_clock::heddle_user_getrusage(a as i32, b as *mut _),
-            _ => match kept::answer(number, arguments) {
-                Some(result) => return result,
-                None => return real(number, arguments),
-            },
+            _ => {
+                let answer = scheduling::by_number(number, arguments);
+                if let Some(result) = answer.or_else(|| kept::answer(number, arguments)) {
+                    return result;
+                }
+                return real(
+                    number,
+                    identity::of_processes(number, arguments).unwrap_or(arguments),
+                );
+            }
         }
     };
     c_long::from(result)

@@ -10,15 +10,65 @@ use core::ffi::c_int;
 use core::mem;
 use core::ptr;
 
-use libc::{cpu_set_t, pthread_t};
+use heddle::raw;
+use libc::{cpu_set_t, pthread_attr_t, pthread_t};
 
-use super::{Pthread, find};
+use super::{Pthread, find, this};
 use crate::errno;
+use crate::sys::{own_memory, scheduling};
 
 // SAFETY: the C library's functions, by its headers.
 unsafe extern "C" {
     fn pthread_setaffinity_np(thread: pthread_t, bytes: usize, set: *const cpu_set_t) -> c_int;
     fn pthread_getaffinity_np(thread: pthread_t, bytes: usize, set: *mut cpu_set_t) -> c_int;
+    fn pthread_attr_getaffinity_np(
+        attr: *const pthread_attr_t,
+        bytes: usize,
+        set: *mut cpu_set_t,
+    ) -> c_int;
+    fn pthread_attr_setaffinity_np(
+        attr: *mut pthread_attr_t,
+        bytes: usize,
+        set: *const cpu_set_t,
+    ) -> c_int;
+}
+
+/// What a new thread is given: its attributes' processors, or those of who makes it; `None`: the
+/// process's.
+///
+/// # Errors
+/// The kernel's, for a set without processors that it knows.
+///
+/// # Safety
+/// 1. `attr` is null or points to attributes.
+pub unsafe fn of_new(attr: *const pthread_attr_t) -> Result<Option<Box<cpu_set_t>>, c_int> {
+    if !attr.is_null() {
+        // SAFETY: all zero bytes are an empty set; by 1. Without a set of their own they say all.
+        let (error, set) = unsafe {
+            let mut set: cpu_set_t = mem::zeroed();
+            (pthread_attr_getaffinity_np(attr, size_of::<cpu_set_t>(), &mut set), set)
+        };
+        if error == 0 && words(&set).iter().any(|&byte| byte != u8::MAX) {
+            return usable(set).map(|set| Some(Box::new(set)));
+        }
+    }
+    Ok(this().and_then(|me| me.about().processors.clone()))
+}
+
+/// Has attributes say what the processors of `target` are; an error number.
+///
+/// # Safety
+/// 1. `attr` points to attributes.
+pub unsafe fn tell(target: &Pthread, attr: *mut pthread_attr_t) -> c_int {
+    // SAFETY: all zero bytes are an empty set; a place of that size; by 1.
+    unsafe {
+        let mut own: cpu_set_t = mem::zeroed();
+        match errno::kept(|| get(target, size_of::<cpu_set_t>(), &mut own)) {
+            Ok(_) => pthread_attr_setaffinity_np(attr, size_of::<cpu_set_t>(), &own),
+            // More processors than the set has room for.
+            Err(_) => 0,
+        }
+    }
 }
 
 /// The processors that the process may use.
@@ -38,43 +88,75 @@ fn words(set: &cpu_set_t) -> &[u8; size_of::<cpu_set_t>()] {
     unsafe { &*ptr::from_ref(set).cast() }
 }
 
-/// Gives `target` the processors of `set`; an error number.
-///
-/// # Safety
-/// 1. `set` has `bytes` bytes.
-pub unsafe fn set(target: &Pthread, bytes: usize, set: *const cpu_set_t) -> c_int {
-    // SAFETY: all zero bytes are an empty set; by 1.
-    let wanted = unsafe {
-        let mut wanted: cpu_set_t = mem::zeroed();
-        let known = bytes.min(size_of::<cpu_set_t>());
-        ptr::copy_nonoverlapping(set.cast::<u8>(), (&raw mut wanted).cast(), known);
-        wanted
-    };
-    let Ok(allowed) = allowed() else { return libc::EINVAL };
-    if words(&wanted).iter().zip(words(&allowed)).all(|(a, b)| a & b == 0) {
-        return libc::EINVAL;
+/// Those of `wanted` that the system has for this process; as the kernel says it.
+fn usable(wanted: cpu_set_t) -> Result<cpu_set_t, c_int> {
+    let allowed = allowed()?;
+    let both = || words(&wanted).iter().zip(words(&allowed));
+    if both().all(|(wanted, allowed)| wanted & !allowed == 0) {
+        let is_empty = words(&wanted).iter().all(|&byte| byte == 0);
+        return if is_empty { Err(libc::EINVAL) } else { Ok(wanted) };
     }
-    let wanted = Box::new(wanted);
-    let before = target.about().processors.replace(wanted);
-    drop(before);
-    0
+    // There may be more than the process uses. Only a kernel thread that tries finds out.
+    let _pin = raw::pin();
+    let bytes = size_of::<cpu_set_t>();
+    let checked = |result: c_int| if result == 0 { Ok(()) } else { Err(errno::get()) };
+    // SAFETY: valid sets; the kernel thread has its own again at the end.
+    unsafe {
+        let (mut before, mut usable) = (allowed, wanted);
+        checked(libc::sched_getaffinity(0, bytes, &mut before))?;
+        checked(libc::sched_setaffinity(0, bytes, &wanted))?;
+        let got = checked(libc::sched_getaffinity(0, bytes, &mut usable));
+        checked(libc::sched_setaffinity(0, bytes, &before))?;
+        got.map(|()| usable)
+    }
 }
 
-/// Writes the processors of `target`; an error number.
+/// Gives `target` the processors of `set`, which has `bytes` bytes; an error number.
+pub fn set(target: &Pthread, bytes: usize, set: *const cpu_set_t) -> c_int {
+    // SAFETY: all zero bytes are an empty set.
+    let mut wanted: cpu_set_t = unsafe { mem::zeroed() };
+    // SAFETY: its bytes.
+    let all = unsafe { &mut *(&raw mut wanted).cast::<[u8; size_of::<cpu_set_t>()]>() };
+    let known = bytes.min(all.len());
+    let usable =
+        own_memory::read_bytes(set.cast(), &mut all[..known]).and_then(|()| usable(wanted));
+    match usable {
+        Ok(usable) => {
+            let usable = Box::new(usable);
+            let before = target.about().processors.replace(usable);
+            drop(before);
+            0
+        }
+        Err(number) => number,
+    }
+}
+
+/// Writes the processors of `target` as far as the kernel knows any, and says how many bytes that
+/// is.
+///
+/// # Errors
+/// The kernel's.
+///
+/// # Safety
+/// 1. `set` has room for `bytes` bytes, or for nothing.
+pub unsafe fn get(target: &Pthread, bytes: usize, set: *mut cpu_set_t) -> Result<usize, c_int> {
+    // SAFETY: the kernel says what it thinks of the place and the size.
+    let known = unsafe { scheduling::processors_of_process(bytes, set) }?;
+    if let Some(own) = target.about().processors.as_deref() {
+        let common = known.min(size_of::<cpu_set_t>());
+        // SAFETY: by 1; the kernel has written more.
+        unsafe { ptr::copy_nonoverlapping(ptr::from_ref(own).cast::<u8>(), set.cast(), common) };
+    }
+    Ok(known)
+}
+
+/// As the C library does it with what the kernel does not know.
 ///
 /// # Safety
 /// 1. `set` has room for `bytes` bytes.
-pub unsafe fn get(target: &Pthread, bytes: usize, set: *mut cpu_set_t) -> c_int {
-    // SAFETY: by 1; the kernel says what it thinks of the size.
-    if unsafe { libc::sched_getaffinity(libc::getpid(), bytes, set) } != 0 {
-        return errno::get();
-    }
-    if let Some(own) = target.about().processors.as_deref() {
-        let known = bytes.min(size_of::<cpu_set_t>());
-        // SAFETY: by 1.
-        unsafe { ptr::copy_nonoverlapping(ptr::from_ref(own).cast::<u8>(), set.cast(), known) };
-    }
-    0
+pub unsafe fn clear_behind(known: usize, bytes: usize, set: *mut cpu_set_t) {
+    // SAFETY: by 1.
+    unsafe { set.cast::<u8>().add(known).write_bytes(0, bytes.saturating_sub(known)) };
 }
 
 #[unsafe(no_mangle)]
@@ -101,7 +183,13 @@ unsafe extern "C" fn heddle_user_pthread_getaffinity_np(
     // SAFETY: the caller's thread and place.
     unsafe {
         match find(thread) {
-            Some(target) => errno::kept(|| get(target, bytes, processors)),
+            Some(target) => match errno::kept(|| get(target, bytes, processors)) {
+                Ok(known) => {
+                    clear_behind(known, bytes, processors);
+                    0
+                }
+                Err(number) => number,
+            },
             None => pthread_getaffinity_np(thread, bytes, processors),
         }
     }

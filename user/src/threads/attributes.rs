@@ -13,7 +13,7 @@ use heddle::raw;
 use libc::{pthread_attr_t, pthread_t, sched_param};
 
 use super::schedule::SCHED_HEDDLE;
-use super::{DETACHED, find};
+use super::{DETACHED, affinity, find};
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::OnceLock;
@@ -167,6 +167,7 @@ unsafe extern "C" fn heddle_user_pthread_getattr_np(
         libc::pthread_attr_init(attr);
         libc::pthread_attr_setdetachstate(attr, c_int::from(detached));
         pthread_attr_setguardsize(attr, guard);
-        libc::pthread_attr_setstack(attr, low as *mut c_void, bytes)
+        libc::pthread_attr_setstack(attr, low as *mut c_void, bytes);
+        affinity::tell(target, attr)
     }
 }

@@ -20,14 +20,14 @@ use std::sync::{Mutex, Once, OnceLock};
 
 use heddle::raw;
 use heddle::thread::{Builder, Thread};
-use libc::{pthread_attr_t, pthread_t};
+use libc::{cpu_set_t, pthread_attr_t, pthread_t};
 
 use super::attributes::Wanted;
 use super::schedule::Schedule;
 use super::signals::{self, Signals, process};
 use super::{
-    About, DETACHED, JOINABLE, Own, Pthread, Start, count_in, count_out, debugger, end, fork,
-    kernel, own, registry, said,
+    About, DETACHED, JOINABLE, Own, Pthread, Start, affinity, count_in, count_out, debugger, end,
+    fork, kernel, own, registry, said,
 };
 use crate::account::{self, Origin, tripwire};
 use crate::sync::layout;
@@ -61,8 +61,14 @@ pub unsafe fn make(
     let wanted = unsafe { Wanted::of(attr) };
     fork::will_be_several();
     if !wanted.needs_kernel_thread && fork::may_create() {
+        // SAFETY: null or the caller's attributes.
+        let processors = match errno::kept(|| unsafe { affinity::of_new(attr) }) {
+            Ok(processors) => processors,
+            Err(number) => return number,
+        };
+        let wanted = (&wanted, processors);
         // SAFETY: the caller's place, function and argument.
-        match errno::kept(|| unsafe { create(thread, &wanted, (start, argument), origin) }) {
+        match errno::kept(|| unsafe { create(thread, wanted, (start, argument), origin) }) {
             Ok(()) => return 0,
             Err(error) if error.kind() == io::ErrorKind::OutOfMemory => return libc::EAGAIN,
             Err(error) => report_refusal(&error),
@@ -124,7 +130,7 @@ fn report_refusal(error: &io::Error) {
 /// As `pthread_create`.
 unsafe fn create(
     place: *mut pthread_t,
-    wanted: &Wanted,
+    (wanted, processors): (&Wanted, Option<Box<cpu_set_t>>),
     (start, argument): (Start, *mut c_void),
     origin: &Origin,
 ) -> io::Result<()> {
@@ -161,7 +167,10 @@ unsafe fn create(
             signals: Signals::new(blocked),
             start,
             argument,
-            about: Mutex::new(About::new(wanted, schedule, made.thread, made.stack)),
+            about: Mutex::new(About {
+                processors,
+                ..About::new(wanted, schedule, made.thread, made.stack)
+            }),
             own: Own::default(),
             told_cpu_ns: AtomicU64::new(0),
             born: Cell::new(account::created(&planned, made.stack.1, living)),

@@ -30,7 +30,7 @@ use super::{
 };
 use crate::account::tripwire;
 use crate::real;
-use crate::sys::kept;
+use crate::sys::{kept, robust};
 
 /// `struct _Unwind_Exception` of the unwinder's ABI.
 #[repr(C, align(16))]
@@ -124,6 +124,8 @@ pub fn end(me: &'static Pthread) -> ! {
     raw::destroy_values();
     crate::account::ended(own::kind().load(Relaxed), &me.born.get());
     own::stop_running();
+    // In the kernel's order: who waits for the word may do away with the mutexes.
+    robust::end();
     kept::clear(me.end_word());
     registry::leave(me.slot.load(Relaxed));
     // ORDER: Release publishes the result; Acquire, for a detached one may be freed. SeqCst: the

@@ -17,7 +17,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::{LIVE, LIVE_KERNEL, Pthread, own, this};
 use crate::account::tripwire;
-use crate::calls::mask;
+use crate::sync::stand_in;
 use crate::threads::signals::actions;
 
 /// How many forks lead to this process.
@@ -47,6 +47,7 @@ extern "C" fn in_child() {
     // Before anything here waits.
     heddle::raw::forked_child();
     actions::in_child();
+    stand_in::in_child();
     if MADE.load(Relaxed) {
         NO_MORE.store(true, Relaxed);
     }
@@ -56,7 +57,7 @@ extern "C" fn in_child() {
     if let Some(me) = this().filter(|_| own::is_running()) {
         // SAFETY: the child has this one thread, and it does not hold it.
         unsafe { renew(&me.about) };
-        mask::take_on(me.signals.blocked());
+        me.signals.in_child();
         me.signals.alternate().give_kernel();
         CHILD.store(core::ptr::from_ref(me).cast_mut(), Relaxed);
         tripwire::end(me.tripwire());

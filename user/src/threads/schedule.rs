@@ -17,32 +17,82 @@ use super::{Pthread, find, said, this, with_number};
 /// Heddle's own policy (`<heddle/pthread_np.h>`): time-critical with a priority, else lazy.
 pub const SCHED_HEDDLE: c_int = 0x48;
 
-/// Policy and priority as the program has set them.
+/// As the program has set it.
 #[derive(Clone, Copy)]
 pub struct Schedule {
     policy: c_int,
     priority: c_int,
+    /// Those that it makes begin without what takes a privilege: `SCHED_RESET_ON_FORK`.
+    is_reset: bool,
+    /// Acts on nothing; `None`: the process's.
+    niceness: Option<i8>,
+    /// As `niceness`, in the form that `ioprio_set` has.
+    disk_priority: Option<u16>,
 }
 
 impl Default for Schedule {
     fn default() -> Self {
-        Schedule { policy: libc::SCHED_OTHER, priority: 0 }
+        let (policy, priority) = (libc::SCHED_OTHER, 0);
+        Schedule { policy, priority, is_reset: false, niceness: None, disk_priority: None }
     }
+}
+
+/// What becomes another one; `None`: it stays.
+#[derive(Default)]
+pub struct Change {
+    /// Without [`RESET_ON_FORK`] its bit is taken away.
+    pub policy: Option<c_int>,
+    pub priority: Option<c_int>,
+    pub niceness: Option<c_int>,
+}
+
+/// As the system calls tell it.
+pub struct Told {
+    pub policy: c_int,
+    pub priority: c_int,
+    pub niceness: Option<c_int>,
+    pub disk_priority: Option<u16>,
 }
 
 impl Schedule {
     /// # Errors
     /// `EINVAL` for a policy that there is not, or a priority that it does not have.
-    fn new(policy: c_int, priority: c_int) -> Result<Schedule, c_int> {
-        let priorities = match policy {
+    fn with(self, change: &Change) -> Result<Schedule, c_int> {
+        let mut new = self;
+        if let Some(policy) = change.policy {
+            new.policy = policy & !RESET_ON_FORK;
+            new.is_reset = policy & RESET_ON_FORK != 0;
+        }
+        new.priority = change.priority.unwrap_or(self.priority);
+        let priorities = match new.policy {
             libc::SCHED_OTHER | libc::SCHED_BATCH | libc::SCHED_IDLE => 0..=0,
             libc::SCHED_FIFO | libc::SCHED_RR => 1..=99,
             SCHED_HEDDLE => 0..=99,
             _ => return Err(libc::EINVAL),
         };
-        match priorities.contains(&priority) {
-            true => Ok(Schedule { policy, priority }),
+        if let Some(niceness) = change.niceness {
+            new.niceness = Some(niceness.clamp(-20, 19) as i8);
+        }
+        match priorities.contains(&new.priority) {
+            true => Ok(new),
             false => Err(libc::EINVAL),
+        }
+    }
+
+    /// What a thread has that this one makes.
+    fn handed_on(self) -> Schedule {
+        match self.critical() {
+            _ if !self.is_reset => self,
+            Some(_) => Schedule {
+                niceness: Some(0),
+                disk_priority: self.disk_priority,
+                ..Schedule::default()
+            },
+            None => Schedule {
+                is_reset: false,
+                niceness: self.niceness.map(|niceness| niceness.max(0)),
+                ..self
+            },
         }
     }
 
@@ -50,11 +100,13 @@ impl Schedule {
     /// otherwise. (They say `SCHED_OTHER` or `SCHED_HEDDLE` then: threads with another policy of
     /// their own are kernel threads.)
     pub fn inherited(wanted: &Wanted) -> Schedule {
-        match (wanted.heddle_priority, this()) {
-            (Some(priority), _) => Schedule { policy: SCHED_HEDDLE, priority },
-            (None, Some(me)) if !wanted.is_explicit => me.about().schedule,
-            _ => Schedule::default(),
-        }
+        let of_maker = this().map(|me| me.about().schedule.handed_on()).unwrap_or_default();
+        let (policy, priority) = match wanted.heddle_priority {
+            Some(priority) => (SCHED_HEDDLE, priority),
+            None if wanted.is_explicit => (libc::SCHED_OTHER, 0),
+            None => return of_maker,
+        };
+        Schedule { policy, priority, is_reset: false, ..of_maker }
     }
 
     /// Whether the program has said how urgent it is, in heddle's words.
@@ -73,26 +125,29 @@ pub fn priority() -> c_int {
     this().map_or(0, |me| me.about().schedule.priority)
 }
 
-/// As the system calls tell it: policy and priority.
-pub fn of_number(number: u32) -> Option<(c_int, c_int)> {
+pub fn of_number(number: u32) -> Option<Told> {
     with_number(number, |target| {
-        let Schedule { policy, priority } = target.about().schedule;
-        (policy, priority)
+        let it = target.about().schedule;
+        Told {
+            policy: it.policy | if it.is_reset { RESET_ON_FORK } else { 0 },
+            priority: it.priority,
+            niceness: it.niceness.map(c_int::from),
+            disk_priority: it.disk_priority,
+        }
     })
 }
 
-/// What the system calls change: the policy if one is given, and the priority; an error number.
-pub fn change_number(number: u32, policy: Option<c_int>, priority: c_int) -> c_int {
-    with_number(number, |target| {
-        apply(target, |now| {
-            Schedule::new(policy.map_or(now.policy, |it| it & !SCHED_RESET_ON_FORK), priority)
-        })
-    })
-    .unwrap_or(libc::ESRCH)
+/// What the system calls change; an error number.
+pub fn change_number(number: u32, change: Change) -> c_int {
+    with_number(number, |target| apply(target, |now| now.with(&change))).unwrap_or(libc::ESRCH)
 }
 
-/// What has no meaning for threads that a fork leaves behind.
-const SCHED_RESET_ON_FORK: c_int = 0x4000_0000;
+/// `None`: there is no such thread.
+pub fn set_disk_priority(number: u32, priority: u16) -> Option<()> {
+    with_number(number, |target| target.about().schedule.disk_priority = Some(priority))
+}
+
+const RESET_ON_FORK: c_int = libc::SCHED_RESET_ON_FORK;
 
 fn apply(target: &Pthread, new: impl FnOnce(Schedule) -> Result<Schedule, c_int>) -> c_int {
     let mut about = target.about();
@@ -133,7 +188,8 @@ unsafe extern "C" fn heddle_user_pthread_setschedparam(
     // SAFETY: the caller's thread and parameter.
     unsafe {
         let priority = (*param).sched_priority;
-        change(thread, |_| Schedule::new(policy, priority))
+        let wanted = Change { policy: Some(policy), priority: Some(priority), niceness: None };
+        change(thread, |now| now.with(&wanted))
             .unwrap_or_else(|| libc::pthread_setschedparam(thread, policy, param))
     }
 }
@@ -142,7 +198,8 @@ unsafe extern "C" fn heddle_user_pthread_setschedparam(
 unsafe extern "C" fn heddle_user_pthread_setschedprio(thread: pthread_t, priority: c_int) -> c_int {
     // SAFETY: the caller's thread.
     unsafe {
-        change(thread, |now| Schedule::new(now.policy, priority))
+        let wanted = Change { priority: Some(priority), ..Change::default() };
+        change(thread, |now| now.with(&wanted))
             .unwrap_or_else(|| libc::pthread_setschedprio(thread, priority))
     }
 }

@@ -25,7 +25,7 @@ use super::alternate::call_here;
 use super::{bit, deliver, handled_with};
 use crate::calls::mask;
 use crate::errno;
-use crate::threads::{own, this};
+use crate::threads::{fork, own, this};
 
 /// What the kernel puts on a stack for a handler: where it returns to, and this much behind it.
 const FRAME_BYTES: usize = 8 + KERNEL_CONTEXT_BYTES + size_of::<siginfo_t>();
@@ -241,6 +241,9 @@ extern "C-unwind" fn run(signal: c_int, info: *mut siginfo_t, context: *mut c_vo
     });
     // The handler may have changed what the thread goes on with.
     let wanted = mem::replace(blocked_in(context), workers);
+    if this().is_some_and(fork::is_child_of) {
+        *blocked_in(context) = wanted;
+    }
     // SAFETY: the kernel passed it, or it is a copy.
     unsafe { raw::keep_alternate_stack(context) };
     open(wanted);
@@ -249,7 +252,7 @@ extern "C-unwind" fn run(signal: c_int, info: *mut siginfo_t, context: *mut c_vo
 /// Gives the calling thread the mask with which it goes on, and what that lets through.
 fn open(wanted: u64) {
     let Some(me) = this() else { return };
-    me.signals.block_only(wanted & !mask::NEVER);
+    me.signals.go_on_with(wanted & !mask::NEVER);
     if me.signals.is_due() {
         errno::kept(|| deliver(me));
     }

@@ -31,6 +31,7 @@ mod context;
 pub mod faults;
 mod jump;
 mod kept;
+mod masked;
 mod news;
 mod older;
 mod pending;
@@ -57,6 +58,7 @@ use crate::calls::mask;
 use crate::errno;
 use crate::sync::shared;
 
+pub use self::masked::Masked;
 pub use self::pending::bit;
 pub use self::queue::queue_info;
 pub use self::sent::{SI_TKILL, info_of};
@@ -139,6 +141,24 @@ impl Signals {
         self.take(signals)
     }
 
+    /// The calling thread, whose signals these are, goes on with this mask after a handler; what is
+    /// unblocked is not delivered yet. In a child that it has forked there, the mask is the kernel
+    /// thread's.
+    fn go_on_with(&self, blocked: u64) {
+        self.block_only(blocked);
+        if this().is_some_and(fork::is_child_of) {
+            mask::take_on(blocked);
+        }
+    }
+
+    /// In a child that the calling thread has forked: none of these was sent to that one.
+    pub fn in_child(&self) {
+        self.pending.clear();
+        self.want_none();
+        self.look.store(false, Relaxed);
+        mask::take_on(self.blocked());
+    }
+
     /// The calling thread waits for no signals any more.
     pub fn want_none(&self) {
         // Who still sees the old word calls the thread for nothing.
@@ -149,33 +169,6 @@ impl Signals {
     fn lets_through(&self, signal: u64) -> bool {
         // ORDER: SeqCst, see `process.rs`.
         (!self.blocked.load(SeqCst) | self.wanted.load(SeqCst)) & signal != 0
-    }
-}
-
-/// The calling thread, with another mask for the time of a call that waits: see item 4 of the
-/// protocol.
-pub struct Masked(());
-
-impl Masked {
-    pub fn new(me: &'static Pthread, blocked: u64) -> Self {
-        let before = me.signals.blocked();
-        me.signals.masked.set(Some(before));
-        me.signals.block_only(blocked);
-        Masked(())
-    }
-
-    /// Puts the mask back, or what a handler has made of it, and delivers what that lets through.
-    /// It has no destructor: a handler that ends the thread, or jumps out of the call, has the
-    /// mask that it wants.
-    pub fn end(self) {
-        let Some(me) = this() else { return };
-        if let Some(before) = me.signals.masked.get() {
-            me.signals.block_only(before);
-        }
-        me.signals.masked.set(None);
-        if me.signals.is_due() {
-            deliver(me);
-        }
     }
 }
 
@@ -336,7 +329,7 @@ fn handled_with(
     signals.shared_wait.go_back(&shared_wait);
     // ORDER: as in `block_only`.
     signals.wanted.store(wanted, SeqCst);
-    signals.block_only(if masked.is_some() { during } else { after & !mask::NEVER });
+    signals.go_on_with(if masked.is_some() { during } else { after & !mask::NEVER });
 }
 
 /// Calls the handler of `action` on the stack that it asks for. What its context has for a mask

@@ -207,6 +207,14 @@ impl Pending {
         had.then(|| super::info_of(signal))
     }
 
+    /// Forgets all, in a child that the thread has forked: a sender of the parent may have come as
+    /// far as anywhere.
+    pub fn clear(&self) {
+        while self.take(u64::MAX).is_some() {}
+        self.set.store(0, Relaxed);
+        self.bare.store(0, Relaxed);
+    }
+
     /// Puts what was sent behind what the thread has already.
     fn take_over(&self) {
         // ORDER: Acquire pairs with the Release in `link`.

@@ -39,6 +39,7 @@ use super::news::News;
 use super::{Signals, bit};
 use crate::calls::mask;
 use crate::errno;
+use crate::sys::identity::process_of;
 use crate::sys::signals;
 use crate::threads::{Pthread, registry, this};
 
@@ -352,7 +353,8 @@ fn sent(to: pid_t, signal: c_int) {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn heddle_user_kill(to: pid_t, signal: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn heddle_user_kill(to: pid_t, signal: c_int) -> c_int {
+    let to = process_of(to);
     // SAFETY: no pointers.
     let failed = unsafe { libc::kill(to, signal) };
     if failed == 0 {
@@ -367,6 +369,7 @@ unsafe extern "C-unwind" fn heddle_user_sigqueue(
     signal: c_int,
     value: libc::sigval,
 ) -> c_int {
+    let to = process_of(to);
     // SAFETY: no pointers that are followed.
     let failed = unsafe { libc::sigqueue(to, signal, value) };
     if failed == 0 {
