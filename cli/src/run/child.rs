@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -67,7 +68,8 @@ impl Exit {
 /// The running program.
 pub struct Child {
     pub pid: i32,
-    signals: SignalDelivery<UnixStream, WithOrigin>,
+    /// Handled until this process ends: to take the handlers out one by one is work for nothing.
+    signals: ManuallyDrop<SignalDelivery<UnixStream, WithOrigin>>,
 }
 
 impl Child {
@@ -91,7 +93,7 @@ impl Child {
         unblock_signals();
         // Without /dev/null a reader of the program's output waits for our end, too.
         let _ = let_go();
-        Ok(Child { pid, signals })
+        Ok(Child { pid, signals: ManuallyDrop::new(signals) })
     }
 
     /// Waits for the program's end for at most `timeout`.

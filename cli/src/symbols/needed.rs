@@ -10,6 +10,7 @@ use std::ffi::OsStr;
 use std::hash::{DefaultHasher, Hasher};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use super::image::{Head, Image};
 
@@ -47,7 +48,6 @@ struct Search {
     machine: u16,
     is_musl: bool,
     library_path: Vec<PathBuf>,
-    cache: Option<Cache>,
     seen: HashSet<String>,
 }
 
@@ -61,12 +61,11 @@ impl Search {
             machine: program.head.machine,
             is_musl: program.head.is_musl(),
             library_path: folders.map(|it| PathBuf::from(OsStr::from_bytes(it))).collect(),
-            cache: None,
             seen: HashSet::new(),
         }
     }
 
-    fn find(&mut self, name: &str, by: &Image) -> Option<Image> {
+    fn find(&self, name: &str, by: &Image) -> Option<Image> {
         if name.contains('/') {
             return self.take(Path::new(name));
         }
@@ -89,16 +88,11 @@ impl Search {
         (is_64 == self.is_64 && machine == self.machine).then_some(image)
     }
 
-    fn cached(&mut self, name: &str) -> Option<Image> {
+    fn cached(&self, name: &str) -> Option<Image> {
         if self.is_musl {
             return None;
         }
-        if self.cache.is_none() {
-            let small = std::fs::metadata(CACHE).is_ok_and(|it| it.len() <= CACHE_BYTES_MAX);
-            let bytes = if small { std::fs::read(CACHE).ok() } else { None };
-            self.cache = Some(Cache::new(bytes.unwrap_or_default()));
-        }
-        self.cache.as_ref()?.paths(name).find_map(|path| self.take(path))
+        Cache::own().paths(name).find_map(|path| self.take(path))
     }
 
     fn usual(&self) -> &'static [&'static str] {
@@ -151,6 +145,16 @@ struct Cache {
 }
 
 impl Cache {
+    /// This system's, read once.
+    fn own() -> &'static Cache {
+        static OWN: OnceLock<Cache> = OnceLock::new();
+        OWN.get_or_init(|| {
+            let small = std::fs::metadata(CACHE).is_ok_and(|it| it.len() <= CACHE_BYTES_MAX);
+            let bytes = if small { std::fs::read(CACHE).ok() } else { None };
+            Cache::new(bytes.unwrap_or_default())
+        })
+    }
+
     fn new(bytes: Vec<u8>) -> Cache {
         let begin = memchr::memmem::find(&bytes, CACHE_MAGIC).unwrap_or(bytes.len());
         let mut cache = Cache { bytes, begin, hashes: Vec::new() };
