@@ -48,7 +48,7 @@ const ROWS: [(&str, &str); 13] = [
 ];
 
 /// Programs by themselves and under `heddle run --threads user`.
-const UNMODIFIED: [(&str, &str); 13] = [
+const UNMODIFIED: [(&str, &str); 14] = [
     ("mariadb_500_seconds", "MariaDB, 500 clients, 2000 mixed queries, s"),
     ("mariadb_500_cpu_ticks", "the same, CPU in ticks of 10 ms"),
     ("mariadb_500_kernel_threads", "the same, kernel threads at most"),
@@ -60,8 +60,9 @@ const UNMODIFIED: [(&str, &str); 13] = [
     ("memcached_ops", "memcached, 50 clients, requests a second of CPU (more is better)"),
     ("create_join_ns", "pthread_create and pthread_join, ns"),
     ("sched_yield_ns", "sched_yield, ns"),
-    ("xz_seconds", "xz -T4, 24 MiB, s"),
+    ("xz_seconds", "xz -T4, 96 MiB, s"),
     ("ffmpeg_seconds", "ffmpeg, x264, 8 s of 640x360, s"),
+    ("start_ms", "a program with one thread and nothing to do, ms"),
 ];
 
 #[derive(Deserialize)]

@@ -79,8 +79,9 @@ const CAVEATS: &str = "\
   those in user space; under valgrind the preload leaves the look at the ended stack out.
 - unmodified: `native` is the program by itself. Both ways run the same executable, as the
   distribution has it, with the same options. What the command does before the program starts is in
-  `xz_seconds` and `ffmpeg_seconds`, and not in CPU times. The main thread stays a kernel thread,
-  so in `create_join_ns` each thread is made from outside the workers.
+  `xz_seconds` and `ffmpeg_seconds`, and not in CPU times; `start_ms` has little else: xz with
+  4 KiB and one thread. The main thread stays a kernel thread, so in `create_join_ns` each thread is
+  made from outside the workers.
 - unmodified, MariaDB: the CPU time includes connecting and the tables that mysqlslap makes and
   drops. Server and clients share the CPUs.
 - unmodified, `tpc_kernel_stack_kb`: of the whole machine, less what there was before; other work
