@@ -1,5 +1,5 @@
-//! Programs that only compute, on all CPUs: what user-level threads must not cost them. And how long
-//! one takes that has next to nothing to compute: the start.
+//! Programs that only compute, on all CPUs: what user-level threads must not cost them. And one
+//! that has next to nothing to compute: the start.
 
 use std::path::PathBuf;
 use std::time::Instant;
