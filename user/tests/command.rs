@@ -11,7 +11,9 @@ use std::fs;
 use std::net::TcpStream;
 use std::process::Command;
 
-use common::{TIME_LIMIT, ask, can_run, folder, free_port, output, python, run, serve, text};
+use common::{
+    TIME_LIMIT, ask, built, can_run, folder, free_port, output, python, run, serve, text,
+};
 
 #[test]
 fn threads_of_python_compute() {
@@ -73,6 +75,18 @@ fn a_program_that_cannot_says_why_and_runs() {
     assert_eq!(output.status.code(), Some(7));
     let said = text(&output.stderr);
     assert!(said.contains("threads are kernel threads: "), "{said}");
+    fs::remove_dir_all(folder).expect("ours");
+}
+
+#[test]
+fn a_mutex_that_the_kernel_hands_on_is_refused_to_threads() {
+    let folder = folder("inherits");
+    let program = built(&folder, "inherits", &["-pthread"]);
+    let output = output(run(&[program.to_str().expect("a name")]));
+    let refused = libc::ENOTSUP;
+    assert_eq!(text(&output.stdout), format!("{refused} {refused} {refused} 0 0\n"), "{output:?}");
+    let said = text(&output.stderr);
+    assert_eq!(said.matches("heddle: a mutex refused (ENOTSUP)").count(), 1, "{said}");
     fs::remove_dir_all(folder).expect("ours");
 }
 

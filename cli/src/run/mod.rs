@@ -114,10 +114,11 @@ What differs for the program:
 What differs with --threads user:
   The main thread stays a kernel thread, and so does a thread with a stack of the program's own or
   with a real-time policy in its attributes. Mutexes that inherit priority or have a ceiling raise
-  nobody's; those that are robust or shared with other processes are the C library's. The processors
-  and the niceness that a thread is given, and its priority at a disk, are told again, by name and
-  by number, and act on nothing; what takes a privilege there takes none. A signal
-  that is sent to a thread is handled there, on its own stack or its alternate one; not while it
+  nobody's; those that are robust or shared with other processes are the C library's. One that
+  inherits priority and was made by a process that heddle does not run is refused (ENOTSUP). The
+  processors and the niceness that a thread is given, and its priority at a disk, are told again, by
+  name and by number, and act on nothing; what takes a privilege there takes none. A signal that is
+  sent to a thread is handled there, on its own stack or its alternate one; not while it
   waits for a disk or the look-up of a name. Nor does a cancellation end that look-up, which is made
   as /etc/resolv.conf says, not the thread's _res. A handler is told the registers of its own call.
   A signal for the process that none of the program's kernel threads lets through is handled by a

@@ -104,7 +104,7 @@ fn mutexes_are_known() -> Option<bool> {
         })
         .map(|words| words[mutex::KIND_AT / size_of::<u32>()] as i32)
     };
-    // SAFETY: initialised attributes, here and in the next three.
+    // SAFETY: initialised attributes, here and in the next four.
     let recursive = kind_of(|it| unsafe {
         libc::pthread_mutexattr_settype(it, libc::PTHREAD_MUTEX_RECURSIVE);
     })?;
@@ -120,13 +120,18 @@ fn mutexes_are_known() -> Option<bool> {
     let protected = kind_of(|it| unsafe {
         libc::pthread_mutexattr_setprotocol(it, libc::PTHREAD_PRIO_PROTECT);
     })?;
+    // SAFETY: see above.
+    let inheriting = kind_of(|it| unsafe {
+        libc::pthread_mutexattr_setprotocol(it, libc::PTHREAD_PRIO_INHERIT);
+    })?;
     Some(
         kind_of(|_| {})? == 0
             && recursive == mutex::RECURSIVE
             && robust & mutex::FOREIGN != 0
             && shared & mutex::FOREIGN != 0
             && protected & mutex::FOREIGN == 0
-            && protected & mutex::PROTECTED != 0,
+            && protected & mutex::PROTECTED != 0
+            && inheriting & (mutex::INHERITING | mutex::FOREIGN) == mutex::INHERITING,
     )
 }
 

@@ -6,11 +6,11 @@
 
 mod barrier;
 pub mod c11;
-mod ceiling;
 mod cond;
 pub mod layout;
 pub mod mutex;
 mod once;
+mod protocol;
 mod rwlock;
 mod sem;
 pub mod shared;

@@ -6,9 +6,9 @@
 //! 3. An unlock touches nothing of the mutex after it has given the word up, so whoever gets it
 //!    then may free it.
 //!
-//! Robust and process-shared mutexes are the C library's whole. Those that inherit priority or
-//! have a ceiling are ours, without that: the kernel, which the C library would ask for it, does
-//! not know a full thread. A ceiling is kept and compared (`ceiling.rs`), but raises nobody.
+//! Robust and process-shared mutexes are the C library's whole. Of the others those that inherit
+//! priority or have a ceiling are ours, without that: the kernel, which the C library would ask for
+//! it, does not know a full thread (`protocol.rs`).
 //!
 //! # Safety
 //! For all exported functions of this file: pointers are valid and point to what their type says.
@@ -21,7 +21,7 @@ use heddle::raw::{self, Ended, Moment};
 use libc::{clockid_t, pthread_mutex_t, timespec};
 use rustix::thread::Timespec;
 
-use super::{ceiling, theirs, wait, wake};
+use super::{protocol, theirs, wait, wake};
 use crate::clock;
 use crate::threads::number;
 
@@ -36,6 +36,8 @@ const TYPES: i32 = 3;
 pub const FOREIGN: i32 = 16 | 128;
 /// Where the C library has the ceiling in the word.
 const CEILING_SHIFT: u32 = 19;
+/// It inherits priority.
+pub const INHERITING: i32 = 32;
 /// It has a priority ceiling.
 pub const PROTECTED: i32 = 64;
 /// How often the word is looked at before a wait.
@@ -73,6 +75,11 @@ impl Mutex {
     #[inline(always)]
     pub fn is_foreign(&self) -> bool {
         self.kind.load(Relaxed) & FOREIGN != 0
+    }
+
+    /// Whether the kernel hands it on, by priority.
+    pub fn is_the_kernels(&self) -> bool {
+        self.is_foreign() && self.kind.load(Relaxed) & INHERITING != 0
     }
 
     /// Whether it has a priority ceiling.
@@ -304,9 +311,10 @@ pub unsafe extern "C" fn heddle_user_pthread_mutex_lock(mutex: *mut pthread_mute
     unsafe {
         let it = of(mutex);
         if it.is_foreign() {
-            return theirs(|| libc::pthread_mutex_lock(mutex));
+            return protocol::refusal(it)
+                .unwrap_or_else(|| theirs(|| libc::pthread_mutex_lock(mutex)));
         }
-        if it.has_ceiling() && ceiling::is_above(it) {
+        if it.has_ceiling() && protocol::is_above(it) {
             return libc::EINVAL;
         }
         it.lock(|| Ok(Moment::Never))
@@ -319,9 +327,9 @@ pub unsafe extern "C" fn heddle_user_pthread_mutex_trylock(mutex: *mut pthread_m
     unsafe {
         let it = of(mutex);
         if it.is_foreign() {
-            return libc::pthread_mutex_trylock(mutex);
+            return protocol::refusal(it).unwrap_or_else(|| libc::pthread_mutex_trylock(mutex));
         }
-        if it.has_ceiling() && ceiling::is_above(it) {
+        if it.has_ceiling() && protocol::is_above(it) {
             return libc::EINVAL;
         }
         it.try_lock()
@@ -356,12 +364,13 @@ pub unsafe extern "C" fn heddle_user_pthread_mutex_clocklock(
     unsafe {
         let it = of(mutex);
         if it.is_foreign() {
-            return theirs(|| pthread_mutex_clocklock(mutex, clock, at));
+            return protocol::refusal(it)
+                .unwrap_or_else(|| theirs(|| pthread_mutex_clocklock(mutex, clock, at)));
         }
         if clock != libc::CLOCK_REALTIME && clock != libc::CLOCK_MONOTONIC {
             return libc::EINVAL;
         }
-        if it.has_ceiling() && ceiling::is_above(it) {
+        if it.has_ceiling() && protocol::is_above(it) {
             return libc::EINVAL;
         }
         it.lock(|| clock::moment(clock, &*at))

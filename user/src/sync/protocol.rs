@@ -1,13 +1,20 @@
-//! Priority ceilings of mutexes: kept and compared, but nobody's priority is raised.
+//! What mutexes are to do about priorities: nobody's is raised.
 //!
-//! The C library has the ceiling in the mutex's word, where a lock of ours would find it. So it is
-//! moved as the mutex is initialised.
+//! Ceilings are kept and compared. The C library has the ceiling in the mutex's word, where a lock
+//! of ours would find it, so it is moved as the mutex is initialised.
+//!
+//! A mutex that inherits priority is the kernel's, who finds its owner by the kernel's number of a
+//! thread. A full thread has none there: its unlock would fail, and who waits for it would wait for
+//! ever. Ours do without; one that is the C library's, being shared or robust, is made without. One
+//! that another process has made is refused to full threads, with a line.
 //!
 //! # Safety
 //! For all exported functions of this file: pointers are valid and point to what their type says.
 
 use core::ffi::c_int;
+use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
+use std::io::{self, Write};
 
 use libc::{pthread_mutex_t, pthread_mutexattr_t};
 
@@ -33,6 +40,24 @@ pub fn is_above(mutex: &Mutex) -> bool {
     threads::priority() > c_int::from(mutex.ceiling().load(Relaxed))
 }
 
+/// Why the caller cannot have a mutex, and says so once.
+#[cold]
+pub fn refusal(mutex: &Mutex) -> Option<c_int> {
+    static IS_SAID: AtomicBool = AtomicBool::new(false);
+    if !mutex.is_the_kernels() || crate::me().is_none() {
+        return None;
+    }
+    if !IS_SAID.swap(true, Relaxed) {
+        // Where nobody listens any more it is refused all the same.
+        let _ = writeln!(
+            io::stderr(),
+            "heddle: a mutex refused (ENOTSUP): it inherits priority, and another process has made \
+             it; the kernel knows no user-level thread as its owner"
+        );
+    }
+    Some(libc::ENOTSUP)
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn heddle_user_pthread_mutex_init(
     mutex: *mut pthread_mutex_t,
@@ -42,10 +67,18 @@ unsafe extern "C" fn heddle_user_pthread_mutex_init(
     unsafe {
         let error = libc::pthread_mutex_init(mutex, attributes);
         let it = mutex::of(mutex);
-        if error == 0 && it.has_ceiling() && !it.is_foreign() {
+        if error != 0 {
+            return error;
+        }
+        if it.is_the_kernels() {
+            let mut without = attributes.read();
+            libc::pthread_mutexattr_setprotocol(&mut without, libc::PTHREAD_PRIO_NONE);
+            return libc::pthread_mutex_init(mutex, &without);
+        }
+        if it.has_ceiling() && !it.is_foreign() {
             it.move_ceiling();
         }
-        error
+        0
     }
 }
 
