@@ -112,19 +112,26 @@ What differs for the program:
   threads are not seen. Where no second process fits, a line says so and it runs alone.
 
 What differs with --threads user:
-  The main thread stays a kernel thread, and so does a thread with a stack of the program's own or
-  with a real-time policy in its attributes. Mutexes that inherit priority or have a ceiling raise
-  nobody's; those that are robust or shared with other processes are the C library's. One that
-  inherits priority and was made by a process that heddle does not run is refused (ENOTSUP). The
-  processors and the niceness that a thread is given, and its priority at a disk, are told again, by
-  name and by number, and act on nothing; what takes a privilege there takes none. A signal that is
-  sent to a thread is handled there, on its own stack or its alternate one; not while it
-  waits for a disk or the look-up of a name. Nor does a cancellation end that look-up, which is made
-  as /etc/resolv.conf says, not the thread's _res. A handler is told the registers of its own call.
-  A signal for the process that none of the program's kernel threads lets through is handled by a
-  thread that does, up to some ms later; up to a second where the main thread had let it through
-  in a handler alone. SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP and SIGABRT act at once where they
-  are sent to a process that blocks them in all of its threads; they do not wait for one.
+  The main thread stays a kernel thread, and so does a thread with a stack of the program's own,
+  with a guard of more than a page or with a real-time policy in its attributes. Mutexes that
+  inherit priority or have a ceiling raise nobody's; those that are robust or shared with other
+  processes are the C library's. One that inherits priority and was made by a process that heddle
+  does not run is refused (ENOTSUP). The processors and the niceness that a thread is given, and its
+  priority at a disk, are told again, by name and by number, and act on nothing; what takes a
+  privilege there takes none.
+  A thread's number (gettid) is one that the kernel has for no thread, above 2^29: /proc/PID/task
+  and /proc/TID do not have it, and /proc/thread-self is the worker that the thread runs on.
+  /proc/self/comm is the main thread's. ps -L, top -H and pidstat -t show the main thread, the
+  workers (heddle-0, heddle-1, ...) and heddle's helpers (heddle-monitor, heddle-steward,
+  heddle-signals, heddle-blocking); heddle ps and heddle top show the threads. The size of the
+  process in top (VIRT) has 256 GiB in which stacks may lie.
+  A signal that is sent to a thread is handled there, on its own stack or its alternate one; not
+  while it waits for a disk or the look-up of a name. Nor does a cancellation end that look-up,
+  which is made as /etc/resolv.conf says, not the thread's _res. A handler is told the registers of
+  its own call. A signal for the process that none of the program's kernel threads lets through is
+  handled by a thread that does, up to some ms later; up to a second where the main thread had let
+  it through in a handler alone. SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP and SIGABRT act at once
+  where they are sent to a process that blocks them in all of its threads; they do not wait for one.
   What the kernel keeps for each kernel thread a thread cannot change, for it would hold for its
   worker: identities by system call and setfsuid, capset, unshare, setns, seccomp and what prctl
   has of that, personality, ptrace. These fail with EPERM, and a line says which; the main thread

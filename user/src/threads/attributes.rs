@@ -51,6 +51,7 @@ pub struct Wanted {
     /// As the program said, `None` where it said nothing.
     pub asked_bytes: Option<usize>,
     bytes: usize,
+    /// None, or a page: what a stack of the runtime's has.
     pub guard_bytes: usize,
 }
 
@@ -125,13 +126,16 @@ impl Wanted {
         // SAFETY: by 1; a valid place.
         unsafe { pthread_attr_getschedparam(attr, &mut param) };
         Wanted {
-            needs_kernel_thread: is_own_stack || is_real_time || bytes > STACK_BYTES_MAX,
+            needs_kernel_thread: is_own_stack
+                || is_real_time
+                || bytes > STACK_BYTES_MAX
+                || guard > PAGE,
             is_detached: detached == libc::PTHREAD_CREATE_DETACHED,
             is_explicit,
             heddle_priority: is_heddle.then_some(param.sched_priority),
             asked_bytes: Some(bytes),
             bytes,
-            guard_bytes: guard,
+            guard_bytes: if guard == 0 { 0 } else { PAGE },
         }
     }
 }
