@@ -18,6 +18,7 @@ use heddle::raw;
 use libc::{FILE, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t, sigset_t};
 
 use super::{away, away_for_long, exported};
+use crate::sys::own_memory;
 use crate::threads::signals::actions::ignoring;
 use crate::threads::signals::{self, process};
 use crate::{errno, real, threads};
@@ -127,6 +128,23 @@ fn change_kernels(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int
         process::masked(of_kernel_thread());
     }
     error
+}
+
+/// `rt_sigprocmask` of a full thread, with sets of the kernel's size.
+///
+/// # Errors
+/// The kernel's.
+pub fn by_number(how: c_int, set: *const u64, old: *mut u64, bytes: usize) -> Result<(), c_int> {
+    if bytes != size_of::<u64>() {
+        return Err(libc::EINVAL);
+    }
+    let wanted = if set.is_null() { None } else { Some(set_of(own_memory::read(set)?)) };
+    let mut before = set_of(0);
+    match change(how, wanted.as_ref().map_or(ptr::null(), ptr::from_ref), &mut before) {
+        0 if old.is_null() => Ok(()),
+        0 => own_memory::write(old, bits(&before)),
+        error => Err(error),
+    }
 }
 
 /// `pthread_sigmask`: an error number, or 0.

@@ -35,7 +35,7 @@ const PR_SET_SYSCALL_USER_DISPATCH: c_int = 59;
 const LAST: c_long = 448;
 
 /// Whether the caller has no kernel thread of its own.
-fn has_none() -> bool {
+pub fn has_none() -> bool {
     me().is_some() && !actions::is_in_vfork()
 }
 

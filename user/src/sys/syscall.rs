@@ -2,8 +2,8 @@
 //!
 //! Taken are the calls that would tell of the worker instead of the thread, change it, or hold it:
 //! futex on a word of this process, for all threads; what takes or tells a full thread's number;
-//! its CPU time, the yield, and what is in `scheduling.rs` and `kept.rs`, for full threads. All
-//! else goes to the kernel.
+//! its CPU time, the yield, its mask, its alternate stack, its end, and what is in `scheduling.rs`
+//! and `kept.rs`, for full threads. All else goes to the kernel.
 //!
 //! # Safety
 //! For the exported function: as the C library's function of the same name.
@@ -12,8 +12,10 @@ use core::ffi::{c_int, c_long, c_ulong};
 
 use super::futex::{self, Call};
 use super::{cpu_clock, identity, kept, scheduling};
+use crate::calls::mask;
 use crate::errno;
-use crate::threads::signals::{self, process};
+use crate::threads::signals::{self, alternate, process};
+use crate::threads::{end, this};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn heddle_user_syscall(
@@ -39,6 +41,13 @@ pub unsafe extern "C-unwind" fn heddle_user_syscall(
             signals::answer_if_called();
             Some(Ok(0))
         }
+        libc::SYS_rt_sigprocmask if kept::has_none() => {
+            Some(mask::by_number(a as c_int, b as *const u64, c as *mut u64, d).map(|()| 0))
+        }
+        libc::SYS_exit if kept::has_none() => match this() {
+            Some(me) => end::end(me),
+            None => None,
+        },
         _ => return of_thread(number, [a, b, c, d, e, f]),
     };
     match taken {
@@ -73,6 +82,9 @@ fn of_thread(number: c_long, arguments: [usize; 6]) -> c_long {
             libc::SYS_prctl if crate::me().is_some() => {
                 let [_, b, c, d, e, _] = arguments.map(|word| word as c_ulong);
                 identity::heddle_user_prctl(a as i32, b, c, d, e)
+            }
+            libc::SYS_sigaltstack if kept::has_none() => {
+                alternate::heddle_user_sigaltstack(a as *const _, b as *mut _)
             }
             libc::SYS_getrusage => cpu_clock::heddle_user_getrusage(a as i32, b as *mut _),
             _ => {

@@ -207,7 +207,7 @@ pub unsafe fn call(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn heddle_user_sigaltstack(
+pub unsafe extern "C-unwind" fn heddle_user_sigaltstack(
     wanted: *const stack_t,
     old: *mut stack_t,
 ) -> c_int {
