@@ -1,28 +1,51 @@
-//! The deadlock report: "all threads are parked and nothing can wake them".
+//! The deadlock report: "all threads wait and nothing can wake them".
 //!
 //! The monitor has the steward look before it goes to sleep itself, that is when all workers have
-//! slept for a while. It is sure only when nothing is left that could wake a thread: no operation
-//! in a reactor, no timer, no job in the pool, and every other kernel thread of the process waits
-//! in one of heddle's primitives without a deadline. (A signal handler still could: so it is a
-//! report, not an end.)
+//! slept for a while. The steward is sure only when nothing is left that could wake a thread: no
+//! operation in a reactor, no timer, no job in the pool, no thread that waits for a signal, no
+//! handler of the program's for one; and every other kernel thread of the process waits, without a
+//! deadline, for a word that this process alone can change. Which of them do, the kernel says
+//! (`sys/tasks.rs`).
+//!
+//! A look takes time, in which threads may wake each other behind it. So it is two looks that tell:
+//! who slept at both of them, and has not gone to sleep in between, slept all the time; and if that
+//! is true of all, there is a moment between the two at which all slept.
+//!
+//! The main thread may come to wait long after the workers, and wakes nobody then. So there are
+//! more looks, each after twice the time: a few for a process that is idle for days.
+//!
+//! Not here: what an object of a C library is, and who holds it; the library says that of the waits
+//! that it has marked (`lot::Manner::what`).
 
 use core::fmt::Write;
-use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::{AtomicU32, fence};
+use core::time::Duration;
+use std::sync::OnceLock;
 
 use heddle_record::{Kind, State};
 
-use crate::control;
+use crate::control::{self, Control, WaitKind};
+use crate::lot::node;
 use crate::runtime::Runtime;
-use crate::stack;
+use crate::stack::overflow::{self, name_with_role};
+use crate::sys::place::Place;
+use crate::sys::{task, tasks};
+use crate::{io, preempt, stack, table};
 
 /// Kernel threads that wait in a heddle primitive without a deadline.
 pub(crate) static KERNEL_WAITERS: AtomicU32 = AtomicU32::new(0);
 /// Kernel threads of heddle's own that only wait for work: the monitor, the steward, idle pool
 /// threads.
 pub(crate) static HELPERS_IDLE: AtomicU32 = AtomicU32::new(0);
+/// What the names of heddle's own kernel threads begin with.
+const OWN_NAME: &str = "heddle-";
 /// Threads that the report lists.
 const LISTED: usize = 16;
+/// Time between the first two looks.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+/// Signals of the C library's own: cancellation, and set*id in all threads.
+const OF_C_LIBRARY: [i32; 2] = [32, 33];
 
 /// Counts the calling kernel thread among the waiters while it lives.
 pub(crate) struct Waiting(&'static AtomicU32);
@@ -41,43 +64,122 @@ impl Drop for Waiting {
     }
 }
 
-/// The report, if the process is stuck; called by the steward when all workers sleep.
-pub(crate) fn report(runtime: &'static Runtime) -> Option<String> {
-    let live: u32 = runtime
-        .workers()
-        .map(|worker| worker.live.load(Relaxed) + worker.live_full.load(Relaxed))
-        .sum();
-    if live == 0 || !is_stuck(runtime) {
-        return None;
-    }
-    let mut text = format!("heddle: all {live} threads are parked and nothing can wake them:\n");
-    let mut listed = 0;
-    for slot in 0..stack::slots_made() {
-        let Some(fields) = crate::table::record(slot).read() else { continue };
-        let user_level = matches!(fields.kind, Kind::Light | Kind::Full);
-        if !user_level || fields.state != State::Parked {
-            continue;
-        }
-        listed += 1;
-        if listed > LISTED {
-            let _ = writeln!(text, "  ... and {} more", live as usize - LISTED);
-            break;
-        }
-        // SAFETY: below the number of slots made. The wait kind of a parked thread is stable:
-        // nothing runs that could change it.
-        let wait = unsafe { control::at(slot) }.wait.get();
-        let _ = writeln!(
-            text,
-            "  thread {slot}.{} role {} waits in {}",
-            fields.generation,
-            crate::table::role_name(fields.role).as_deref().unwrap_or("-"),
-            wait.describe()
-        );
-    }
-    Some(text)
+/// Waits on a kernel thread that only helps others: the deadlock report does not count on it. Its
+/// name begins with "heddle-".
+pub fn idle<T>(wait: impl FnOnce() -> T) -> T {
+    let _counted = Waiting::new(&HELPERS_IDLE);
+    wait()
 }
 
-fn is_stuck(runtime: &'static Runtime) -> bool {
+/// A wait for an address.
+pub struct Waited {
+    /// As the waiter has marked it.
+    pub what: u32,
+    /// The word.
+    pub address: usize,
+    /// The word that it needs next, 0 = none: a broadcast may have made it wait for that already.
+    pub then: usize,
+}
+
+/// Says what a thread waits for.
+pub type Describe = fn(&Waited, &mut dyn Write) -> core::fmt::Result;
+
+static DESCRIBE: OnceLock<Describe> = OnceLock::new();
+
+/// `describe` says what waits are for that were marked. Once. It is called while nothing runs.
+pub fn on_deadlock(describe: Describe) {
+    let _ = DESCRIBE.set(describe);
+}
+
+/// Writes which thread has `slot`, by number and name.
+pub fn name_slot(slot: u32, out: &mut dyn Write) -> core::fmt::Result {
+    if slot >= stack::slots_made() || table::record(slot).read().is_none() {
+        return write!(out, "a thread that has ended");
+    }
+    // SAFETY: below the number of slots made.
+    overflow::name(unsafe { control::at(slot) }, out)
+}
+
+/// Writes which kernel thread has this id, by number and name.
+pub fn name_kernel_thread(tid: i32, out: &mut dyn Write) -> core::fmt::Result {
+    let is_main = tid as u32 == std::process::id();
+    write!(out, "{} thread {tid}", if is_main { "main" } else { "kernel" })?;
+    match tasks::name(tid) {
+        Some(name) => write!(out, " \"{name}\""),
+        None => write!(out, ", which has ended"),
+    }
+}
+
+/// What a look has seen; two that are equal are of threads that slept in between.
+#[derive(PartialEq, Eq)]
+struct Seen {
+    /// Switches of all workers.
+    switches: u64,
+    program: Vec<Sleeper>,
+}
+
+/// A kernel thread of the program's.
+#[derive(PartialEq, Eq)]
+struct Sleeper {
+    tid: i32,
+    /// How often it has gone to sleep.
+    sleeps: Option<u64>,
+    /// Where; `None` if the kernel does not say it.
+    word: Option<usize>,
+}
+
+/// The steward's looks.
+#[derive(Default)]
+pub(crate) struct Watch {
+    /// Time to the next one; `None` while there is no reason for one.
+    pause: Option<Duration>,
+    seen: Option<Seen>,
+    was_reported: bool,
+}
+
+impl Watch {
+    /// All workers sleep. A deadlock is reported once.
+    pub fn begin(&mut self) {
+        if !self.was_reported {
+            (self.pause, self.seen) = (Some(FIRST_PAUSE), None);
+        }
+    }
+
+    /// When to look next.
+    pub fn pause(&self) -> Option<Duration> {
+        self.pause
+    }
+
+    /// Looks; the report, if the process is stuck.
+    pub fn look(&mut self, runtime: &'static Runtime) -> Option<String> {
+        self.pause = Some(self.pause? * 2);
+        if runtime.workers().any(|worker| !worker.sleeping.is_asleep()) {
+            // The monitor is awake, or will be, and comes again.
+            (self.pause, self.seen) = (None, None);
+            return None;
+        }
+        let before = self.seen.take();
+        let seen = see(runtime)?;
+        if before.as_ref() != Some(&seen) || waits_for_signal() {
+            self.seen = Some(seen);
+            return None;
+        }
+        (self.pause, self.was_reported) = (None, true);
+        Some(report(live(runtime), &seen.program))
+    }
+}
+
+/// User-level threads that have not ended.
+fn live(runtime: &'static Runtime) -> u32 {
+    let of =
+        |worker: &crate::worker::Worker| worker.live.load(Relaxed) + worker.live_full.load(Relaxed);
+    runtime.workers().map(of).sum()
+}
+
+/// What there is to see if nothing can wake a thread now; else `None`.
+fn see(runtime: &'static Runtime) -> Option<Seen> {
+    // ORDER: what was seen the last time was seen before all that is looked at now.
+    fence(SeqCst);
     let quiet = runtime.workers().all(|worker| {
         worker.sleeping.is_asleep()
             && worker.inbox.is_empty()
@@ -87,10 +189,109 @@ fn is_stuck(runtime: &'static Runtime) -> bool {
             && worker.io_waiting.load(Relaxed) == 0
             && worker.timers_waiting.load(Relaxed) == 0
     });
-    let Ok(tasks) = std::fs::read_dir("/proc/self/task").map(Iterator::count) else {
-        return false;
+    let waiting = live(runtime) + KERNEL_WAITERS.load(SeqCst);
+    if !quiet || waiting == 0 || has_handlers() {
+        return None;
+    }
+    let can_tell = tasks::can_tell();
+    let (mut own, mut program) = (0, Vec::new());
+    for tid in tasks::all().ok()? {
+        if tasks::name(tid)?.starts_with(OWN_NAME) {
+            own += 1;
+            continue;
+        }
+        let word = if can_tell { Some(tasks::waits_at(tid)?) } else { None };
+        program.push(Sleeper { tid, sleeps: tasks::sleeps(tid), word });
+    }
+    let are_waiting = can_tell || program.len() as u32 == KERNEL_WAITERS.load(SeqCst);
+    let are_idle = own == runtime.seated.load(Relaxed) + HELPERS_IDLE.load(SeqCst);
+    let switches = runtime.workers().map(|worker| worker.switches.load(Relaxed)).sum();
+    (are_waiting && are_idle).then_some(Seen { switches, program })
+}
+
+/// Whether a signal may have the program do anything but end.
+fn has_handlers() -> bool {
+    let bit = |signal: i32| 1u64 << (signal - 1);
+    let own = [preempt::SIGNAL].into_iter().chain(task::FAULTS).chain(OF_C_LIBRARY);
+    let own = own.chain(io::interrupt::signal_if_used()).map(bit).fold(0, |all, one| all | one);
+    tasks::caught_signals().is_none_or(|caught| caught & !own != 0)
+}
+
+/// Whether a thread sleeps without an end: a signal may be what it waits for (`sigwait`).
+fn waits_for_signal() -> bool {
+    parked(is_user_level).any(|thread| thread.wait.get() == WaitKind::Sleep)
+}
+
+fn is_user_level(kind: Kind) -> bool {
+    matches!(kind, Kind::Light | Kind::Full)
+}
+
+fn report(live: u32, program: &[Sleeper]) -> String {
+    let all = live as usize + program.len();
+    let mut text = format!("heddle: all {all} threads wait and nothing can wake them:\n");
+    let mut left = LISTED;
+    let mut listed = |tell: &mut dyn FnMut(&mut String) -> core::fmt::Result| {
+        if left != 0 {
+            text.push_str("  ");
+            // A text takes all that is written.
+            let _ = tell(&mut text);
+            text.push('\n');
+        }
+        left = left.saturating_sub(1);
     };
-    let accounted =
-        runtime.seated.load(Relaxed) + KERNEL_WAITERS.load(SeqCst) + HELPERS_IDLE.load(SeqCst);
-    quiet && tasks as u32 == accounted
+    for sleeper in program {
+        listed(&mut |out| tell_kernel_thread(sleeper, out));
+    }
+    for thread in parked(is_user_level) {
+        listed(&mut |out| tell_thread(thread, out));
+    }
+    if all > LISTED {
+        let _ = writeln!(text, "  ... and {} more", all - LISTED);
+    }
+    text
+}
+
+/// The threads that are parked, of these kinds.
+fn parked(is_of_kind: impl Fn(Kind) -> bool) -> impl Iterator<Item = &'static Control> {
+    (0..stack::slots_made()).filter_map(move |slot| {
+        let fields = table::record(slot).read()?;
+        // SAFETY: below the number of slots made.
+        let control = unsafe { control::at(slot) };
+        (is_of_kind(fields.kind) && fields.state == State::Parked).then_some(control)
+    })
+}
+
+fn tell_thread(thread: &Control, out: &mut dyn Write) -> core::fmt::Result {
+    name_with_role(thread, out)?;
+    write!(out, " waits in ")?;
+    tell_wait(thread, out)
+}
+
+fn tell_kernel_thread(sleeper: &Sleeper, out: &mut dyn Write) -> core::fmt::Result {
+    name_kernel_thread(sleeper.tid, out)?;
+    write!(out, " waits in ")?;
+    let is_its = |it: &&Control| {
+        let is_tid = it.record().read().is_some_and(|fields| fields.tid == sleeper.tid);
+        is_tid && sleeper.word.is_none_or(|word| word == (&raw const it.result).addr())
+    };
+    match (parked(|kind| kind == Kind::KernelThread).find(is_its), sleeper.word) {
+        (Some(control), _) => tell_wait(control, out),
+        (None, Some(word)) => write!(out, "the C library or a futex call, for {}", Place(word)),
+        (None, None) => write!(out, "a primitive of heddle's"),
+    }
+}
+
+/// What a parked thread waits for, which is stable: nothing runs that could change it.
+fn tell_wait(thread: &Control, out: &mut dyn Write) -> core::fmt::Result {
+    match thread.wait.get() {
+        WaitKind::Address => {
+            let node = node::of_waiter(thread.slot());
+            let (what, address, then) = (node.what.get(), node.address.get(), node.then.get());
+            match DESCRIBE.get().filter(|_| what != 0) {
+                Some(describe) => describe(&Waited { what, address, then }, out),
+                None => write!(out, "a futex, for {}", Place(address)),
+            }
+        }
+        other => write!(out, "{}", other.describe()),
+    }
 }

@@ -14,6 +14,7 @@ use crate::thread::{Builder, Thread};
 use crate::{runtime, sched};
 
 pub use crate::control::Outcome;
+pub use crate::deadlock::{Waited, idle, name_kernel_thread, name_slot, on_deadlock};
 pub use crate::io::call::{deadline, operate, receive, retry, send, wait_ready};
 pub use crate::io::reactor::Interest;
 pub use crate::lot::{
@@ -22,6 +23,7 @@ pub use crate::lot::{
 pub use crate::stack::observer::{Observer, observe};
 pub use crate::sync::raw_mutex::RawMutex;
 pub use crate::sys::clock::now_ns;
+pub use crate::sys::place::Place;
 pub use crate::thread::builder::Known;
 pub use crate::wait::{Batch, Locked, WaitQueue, wake};
 
@@ -332,22 +334,16 @@ pub use crate::blocking::{interruptible as blocking_interruptible, open_ended};
 pub use crate::fork::{embed as embed_fork, in_child as forked_child};
 pub use crate::later::when_unpinned;
 
-/// What is asked about a fault before anything else, with what the kernel has passed: `None` if it
-/// has been handled, else what the program has set for the signal. Once.
-pub use crate::stack::overflow::{handler as fault_handler, set_program as on_fault};
-pub use crate::sys::signals::keep_alternate_stack;
-/// Waits on a kernel thread that only helps others: the deadlock report does not count on it.
-pub fn idle<T>(wait: impl FnOnce() -> T) -> T {
-    let _counted = crate::deadlock::Waiting::new(&crate::deadlock::HELPERS_IDLE);
-    wait()
-}
-
 /// Makes the table and the slab, without which no thread can wait. For a process whose allocator
 /// may wait in the runtime: before there are several threads.
 ///
 /// # Errors
 /// When there is no memory for them, or no permission.
 pub use crate::runtime::prepare as prepare_waits;
+/// What is asked about a fault before anything else, with what the kernel has passed: `None` if it
+/// has been handled, else what the program has set for the signal. Once.
+pub use crate::stack::overflow::{handler as fault_handler, set_program as on_fault};
+pub use crate::sys::signals::keep_alternate_stack;
 
 /// On each kernel thread that gets a control block, by its first wait mostly, `arrange` is called,
 /// which has to see to it that the thread calls [`end_kernel_thread`] when it ends. For a process

@@ -19,7 +19,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::io::{self, Write};
 use std::time::Duration;
 
-use crate::deadlock::{self, HELPERS_IDLE, Waiting};
+use crate::deadlock::{HELPERS_IDLE, Waiting, Watch};
 use crate::runtime::Runtime;
 use crate::stack;
 use crate::sys::{futex, libc_tls, task};
@@ -107,16 +107,18 @@ impl Steward {
     }
 
     fn run(&self, runtime: &'static Runtime) -> ! {
-        let (mut is_refused, mut was_reported) = (false, false);
+        let (mut is_refused, mut watch) = (false, Watch::default());
         loop {
             {
                 let _counted = Waiting::new(&HELPERS_IDLE);
                 if self.calls.load(SeqCst) == 0 {
-                    futex::wait(&self.calls, 0, is_refused.then_some(AGAIN));
+                    let pause = if is_refused { Some(AGAIN) } else { watch.pause() };
+                    futex::wait(&self.calls, 0, pause);
                 }
             }
             // ORDER: Acquire pairs with the Release in `call`.
             if self.calls.swap(0, AcqRel) == 0 && !is_refused {
+                look(&mut watch, runtime);
                 continue;
             }
             is_refused = self.fill_seats(runtime).is_err();
@@ -129,8 +131,9 @@ impl Steward {
                 name((role - 1) as u16);
                 self.role.store(0, Relaxed);
             }
-            if self.is_to_report.swap(false, Relaxed) && !was_reported {
-                was_reported = report(runtime);
+            if self.is_to_report.swap(false, Relaxed) {
+                watch.begin();
+                look(&mut watch, runtime);
             }
         }
     }
@@ -167,12 +170,10 @@ fn name(role: u16) {
 }
 
 /// Reports a deadlock, if there is one.
-fn report(runtime: &'static Runtime) -> bool {
+fn look(watch: &mut Watch, runtime: &'static Runtime) {
     // It is a helper that does not wait for anybody.
     let _counted = Waiting::new(&HELPERS_IDLE);
-    let text = deadlock::report(runtime);
-    if let Some(text) = &text {
+    if let Some(text) = watch.look(runtime) {
         let _ = write!(io::stderr(), "{text}");
     }
-    text.is_some()
 }

@@ -70,8 +70,10 @@ fn a_deadlock_is_reported() {
     }
     let output = Command::new(program).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
-    assert!(text.contains("all 2 threads are parked and nothing can wake them"), "{text}");
-    assert!(text.contains("role other philosopher waits in a lock, semaphore"), "{text}");
+    assert!(text.contains("all 3 threads wait and nothing can wake them"), "{text}");
+    let philosopher = "(role \"other philosopher\") waits in a lock, semaphore";
+    assert!(text.contains(philosopher), "{text}");
+    assert!(text.contains("  main thread "), "{text}");
     assert_eq!(output.status.signal(), Some(libc::SIGALRM), "{text}");
 }
 

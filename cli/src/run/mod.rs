@@ -156,6 +156,14 @@ What differs with --threads user:
   library that heddle does not see (stdio that reads a pipe), the program stands still if the
   thread that they wait for has the lock of the allocator, or of the loader, and no worker.
 
+What heddle tells with --threads user:
+  If all threads wait and nothing can wake one, that is said once, on standard error: up to 16 of
+  them by number, name and role, the main thread first, with the call that each waits in, where its
+  mutex, condition or semaphore lies (PROGRAM+0xOFFSET), who holds it, and who is joined. Where the
+  main thread waits in the C library itself, as in sem_wait, the place alone is told. Nothing is
+  said while something could still come: from a descriptor, a timer, a child or another process;
+  nor where the program has a handler for a signal that is no fault's.
+
 Debugging with --threads user:
   gdb -p PID and a core file show workers as threads. `source heddle.py` (in share/heddle) adds
   `heddle threads`, `heddle bt SLOT`, `heddle bt all` and `heddle thread SLOT`: the program's own

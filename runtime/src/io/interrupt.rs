@@ -86,8 +86,14 @@ fn send_signals() -> ! {
     }
 }
 
+static SIGNAL: OnceLock<i32> = OnceLock::new();
+
 /// The signal: the last real-time signal that the program does not use.
 pub(crate) fn signal() -> i32 {
-    static SIGNAL: OnceLock<i32> = OnceLock::new();
     *SIGNAL.get_or_init(signals::install_interrupt)
+}
+
+/// The same, if it was needed so far.
+pub(crate) fn signal_if_used() -> Option<i32> {
+    SIGNAL.get().copied()
 }

@@ -61,11 +61,13 @@ pub struct Manner {
     pub then: usize,
     /// Whether a cancellation ends it; one that is pending does so at once.
     pub is_cancellable: bool,
+    /// What the waiter calls it, in numbers of its own: for the deadlock report. 0 = nothing.
+    pub what: u32,
 }
 
 impl Manner {
     /// Any wake ends it, and nothing else but a deadline.
-    pub const PLAIN: Manner = Manner { bits: u32::MAX, then: 0, is_cancellable: false };
+    pub const PLAIN: Manner = Manner { bits: u32::MAX, then: 0, is_cancellable: false, what: 0 };
 }
 
 /// How a wait for an address ended.
@@ -132,6 +134,7 @@ pub(crate) unsafe fn wait(
     node.address.set(address_of(word));
     node.bits.set(manner.bits);
     node.then.set(manner.then);
+    node.what.set(manner.what);
     queue.enqueue(me);
     // ORDER: pairs with the fence in `wake` (step 2); that in `requeue` is its lock.
     fence(SeqCst);

@@ -26,6 +26,8 @@ pub(crate) struct Node {
     pub address: Cell<usize>,
     /// Which wakes it wants; 0 = none (no wait has it).
     pub bits: Cell<u32>,
+    /// See `Manner::what`.
+    pub what: Cell<u32>,
     /// See `Manner::then`.
     pub then: Cell<usize>,
 }

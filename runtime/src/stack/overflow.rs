@@ -99,7 +99,7 @@ fn report(thread: &'static Control) {
     let (role, switches) = record.read().map_or((0, 0), |f| (f.role, f.switches));
     let bytes = CLASS_BYTES[thread.class.get() as usize];
     let _ = write!(text, "\nheddle: ");
-    name(thread, &mut text);
+    let _ = name(thread, &mut text);
     let _ = write!(text, " overflowed its stack of {} KiB (role ", bytes >> 10);
     let mut buffer = [0; size_of::<heddle_record::TextBuffer>()];
     let _ = match crate::table::role_name_in(role, &mut buffer) {
@@ -114,25 +114,31 @@ fn report(thread: &'static Control) {
 }
 
 /// Writes which thread it is: its number, and its name if it has one. In a signal handler, too.
-fn name(thread: &Control, out: &mut dyn Write) {
+pub(crate) fn name(thread: &Control, out: &mut dyn Write) -> core::fmt::Result {
     let record = thread.record();
-    let _ = write!(out, "thread {}.{}", thread.slot(), record.generation());
+    write!(out, "thread {}.{}", thread.slot(), record.generation())?;
     let mut buffer = [0; size_of::<heddle_record::TextBuffer>()];
     let id = record.read().map_or(0, |fields| fields.name);
-    if let Some(name) = crate::table::text_in(id, &mut buffer) {
-        let _ = write!(out, " \"{name}\"");
+    match crate::table::text_in(id, &mut buffer) {
+        Some(name) => write!(out, " \"{name}\""),
+        None => Ok(()),
+    }
+}
+
+/// As [`name`], and what for.
+pub(crate) fn name_with_role(thread: &Control, out: &mut dyn Write) -> core::fmt::Result {
+    name(thread, out)?;
+    let mut buffer = [0; size_of::<heddle_record::TextBuffer>()];
+    let role = thread.record().read().map_or(0, |fields| fields.role);
+    match crate::table::role_name_in(role, &mut buffer) {
+        Some(role) => write!(out, " (role \"{role}\")"),
+        None => Ok(()),
     }
 }
 
 /// Writes which thread the calling one is, and what for; allocates nothing and takes no lock.
 pub fn name_self(out: &mut dyn Write) {
-    let me = sched::current();
-    name(me, out);
-    let mut buffer = [0; size_of::<heddle_record::TextBuffer>()];
-    let role = me.record().read().map_or(0, |fields| fields.role);
-    if let Some(role) = crate::table::role_name_in(role, &mut buffer) {
-        let _ = write!(out, " (role \"{role}\")");
-    }
+    let _ = name_with_role(sched::current(), out);
 }
 
 /// Restores the default action; the fault happens again at once and kills the process. One that was

@@ -11,13 +11,15 @@ pub mod node {
         pub address: Cell<usize>,
         pub bits: Cell<u32>,
         pub then: Cell<usize>,
+        pub what: Cell<u32>,
     }
 
     // SAFETY: loom runs its threads on one kernel thread, and watches the cells.
     unsafe impl Sync for Node {}
 
-    static NODES: [Node; COUNT] =
-        [const { Node { address: Cell::new(0), bits: Cell::new(0), then: Cell::new(0) } }; COUNT];
+    static NODES: [Node; COUNT] = [const {
+        Node { address: Cell::new(0), bits: Cell::new(0), then: Cell::new(0), what: Cell::new(0) }
+    }; COUNT];
 
     pub fn of(slot: u32) -> Option<&'static Node> {
         NODES.get(slot as usize)

@@ -17,6 +17,7 @@ use libc::pthread_barrier_t;
 
 use super::{theirs, wait, wake};
 use crate::errno;
+use crate::threads::stuck::Call;
 
 /// glibc's `struct pthread_barrier`.
 #[repr(C)]
@@ -52,7 +53,7 @@ impl Barrier {
             let mut came = self.came.load(Acquire);
             while came > self.last_number() {
                 // SAFETY: the caller's barrier.
-                let _ = unsafe { wait(&self.came, came, Moment::Never) };
+                let _ = unsafe { wait(Call::Barrier, &self.came, came, Moment::Never) };
                 came = self.came.load(Acquire);
             }
         }
@@ -105,7 +106,7 @@ unsafe extern "C" fn heddle_user_pthread_barrier_wait(barrier: *mut pthread_barr
         let mut round = it.round.load(Acquire);
         while round < number {
             // SAFETY: as above.
-            let _ = unsafe { wait(&it.round, round, Moment::Never) };
+            let _ = unsafe { wait(Call::Barrier, &it.round, round, Moment::Never) };
             round = it.round.load(Acquire);
         }
     }

@@ -25,6 +25,7 @@ use heddle::raw::{self, Ended, Manner, Moment};
 use libc::{clockid_t, pthread_cond_t, pthread_mutex_t, timespec};
 
 use super::{layout, mutex, shared, stand_in, wake};
+use crate::threads::stuck::Call;
 use crate::threads::{cancel, signals};
 use crate::{clock, errno};
 
@@ -88,7 +89,8 @@ impl Cond {
         let seen = self.word.load(Relaxed);
         // SAFETY: by 1.
         let released = unsafe { mutex::give_up(mutex)? };
-        let manner = Manner { is_cancellable, then: released.word(), ..Manner::PLAIN };
+        let (then, what) = (released.word(), Call::Condition as u32);
+        let manner = Manner { is_cancellable, then, what, ..Manner::PLAIN };
         // SAFETY: the variable lives until its waiters are woken.
         let ended = unsafe { raw::futex_wait(&self.word, seen, until, manner) };
         if ended == Ended::Cancelled {

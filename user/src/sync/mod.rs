@@ -11,7 +11,7 @@ pub mod layout;
 pub mod mutex;
 mod once;
 mod protocol;
-mod rwlock;
+pub mod rwlock;
 mod sem;
 pub mod shared;
 mod spin;
@@ -23,17 +23,20 @@ use heddle::raw::{self, Ended, Manner, Moment};
 
 use crate::errno;
 use crate::threads::signals::{self, Ran};
+use crate::threads::stuck::Call;
 
-/// Waits for a wake of `word` if it is `expected`; not a cancellation point. `errno` is kept.
+/// Waits in `call` for a wake of `word` if it is `expected`; not a cancellation point. `errno` is
+/// kept.
 ///
 /// A full thread that is sent a signal runs its handler and waits again: who has stopped all
 /// threads by signals holds what this one waits for, or never hears of it.
 ///
 /// # Safety
 /// 1. `word` may be read until the call returns or a wake has ended the wait.
-unsafe fn wait(word: *const AtomicU32, expected: u32, until: Moment) -> Ended {
+unsafe fn wait(call: Call, word: *const AtomicU32, expected: u32, until: Moment) -> Ended {
+    let manner = Manner { what: call as u32, ..Manner::PLAIN };
     // SAFETY: by 1.
-    errno::kept(|| unsafe { wait_called(word, expected, until, Manner::PLAIN, true) })
+    errno::kept(|| unsafe { wait_called(word, expected, until, manner, true) })
 }
 
 /// As [`raw::futex_wait`], but no cancellation ends it. A full thread that is called answers, and

@@ -24,6 +24,7 @@ use rustix::thread::Timespec;
 use super::{protocol, theirs, wait, wake};
 use crate::clock;
 use crate::threads::number;
+use crate::threads::stuck::Call;
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -103,6 +104,11 @@ impl Mutex {
         self.kind.load(Relaxed) & TYPES
     }
 
+    /// The number of the thread that holds it; 0 = nobody, or not known.
+    pub fn owner(&self) -> u32 {
+        self.owner.load(Relaxed)
+    }
+
     fn is_mine(&self) -> bool {
         self.owner.load(Relaxed) == number()
     }
@@ -175,7 +181,7 @@ impl Mutex {
         // ORDER: Acquire pairs with the Release in `release`.
         while self.word.swap(AWAITED, Acquire) != FREE {
             // SAFETY: the caller's mutex lives while somebody waits for it.
-            if unsafe { wait(&self.word, AWAITED, until) } == Ended::TimedOut {
+            if unsafe { wait(Call::Mutex, &self.word, AWAITED, until) } == Ended::TimedOut {
                 return libc::ETIMEDOUT;
             }
         }

@@ -14,6 +14,7 @@ use heddle::raw::Moment;
 
 use super::{wait, wake};
 use crate::threads::fork;
+use crate::threads::stuck::Call;
 
 const NEW: u32 = 0;
 const RUNNING: u32 = 1;
@@ -46,7 +47,7 @@ pub unsafe extern "C-unwind" fn heddle_user_pthread_once(
     while seen & DONE == 0 {
         if seen == running {
             // SAFETY: as above.
-            let _ = unsafe { wait(word, running, Moment::Never) };
+            let _ = unsafe { wait(Call::Once, word, running, Moment::Never) };
             seen = word.load(Acquire);
             continue;
         }

@@ -26,6 +26,7 @@ use libc::{clockid_t, pthread_rwlock_t, timespec};
 use super::{theirs, wait, wake};
 use crate::clock;
 use crate::threads::number;
+use crate::threads::stuck::Call;
 
 const COUNT: u32 = (1 << 30) - 1;
 const WRITTEN: u32 = COUNT;
@@ -56,6 +57,30 @@ pub const SHARED_AT: usize = core::mem::offset_of!(RwLock, shared);
 const _: () = assert!(core::mem::offset_of!(RwLock, writer) == 24);
 const _: () = assert!(SHARED_AT == 28);
 const _: () = assert!(core::mem::offset_of!(RwLock, kind) == 48);
+
+/// Where the word is that writers wait for.
+pub const WRITERS_AT: usize = core::mem::offset_of!(RwLock, writers_word);
+
+/// Who has a lock.
+pub enum Held {
+    /// So many readers, perhaps none.
+    Read(u32),
+    /// The thread with this number.
+    Written(u32),
+}
+
+/// Who has `lock`.
+///
+/// # Safety
+/// 1. It points to a read-write lock.
+pub unsafe fn held(lock: *const pthread_rwlock_t) -> Held {
+    // SAFETY: by 1.
+    let it = unsafe { of(lock.cast_mut()) };
+    match it.state.load(Relaxed) & COUNT {
+        WRITTEN => Held::Written(it.writer.load(Relaxed)),
+        readers => Held::Read(readers),
+    }
+}
 
 type Until = Result<Moment, c_int>;
 
@@ -129,7 +154,7 @@ impl RwLock {
                 continue;
             }
             // SAFETY: the caller's lock lives while somebody waits for it.
-            if unsafe { wait(&self.state, waited, until) } == Ended::TimedOut {
+            if unsafe { wait(Call::Read, &self.state, waited, until) } == Ended::TimedOut {
                 return libc::ETIMEDOUT;
             }
         }
@@ -201,7 +226,7 @@ impl RwLock {
                 continue;
             }
             // SAFETY: the caller's lock lives while somebody waits for it.
-            if unsafe { wait(&self.writers_word, word, until) } == Ended::TimedOut {
+            if unsafe { wait(Call::Write, &self.writers_word, word, until) } == Ended::TimedOut {
                 self.writer_gave_up();
                 return libc::ETIMEDOUT;
             }

@@ -29,6 +29,7 @@ use super::wake;
 use crate::sys::interruptible;
 use crate::threads::cancel;
 use crate::threads::signals::{self, Then};
+use crate::threads::stuck::Call;
 use crate::{clock, errno};
 
 /// glibc's `struct new_sem`.
@@ -46,7 +47,8 @@ pub const SHARED_AT: usize = core::mem::offset_of!(Sem, shared);
 const VALUE: u64 = u32::MAX as u64;
 const VALUE_MAX: u64 = i32::MAX as u64;
 const WAITER: u64 = 1 << 32;
-const CANCELLABLE: Manner = Manner { is_cancellable: true, ..Manner::PLAIN };
+const CANCELLABLE: Manner =
+    Manner { is_cancellable: true, what: Call::Semaphore as u32, ..Manner::PLAIN };
 
 /// # Safety
 /// 1. `sem` points to a semaphore.

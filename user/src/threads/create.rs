@@ -27,7 +27,7 @@ use super::schedule::Schedule;
 use super::signals::{self, Signals, process};
 use super::{
     About, DETACHED, JOINABLE, Own, Pthread, Start, affinity, count_in, count_out, debugger, end,
-    fork, kernel, own, registry, said,
+    fork, kernel, own, registry, said, stuck,
 };
 use crate::account::{self, Origin, tripwire};
 use crate::sync::layout;
@@ -112,6 +112,7 @@ fn start_runtime() -> Result<(), &'static str> {
             true => None,
             false => signals::faults::handle(signal, info, context),
         });
+        raw::on_deadlock(stuck::describe);
         signals::actions::begin();
         process::start();
         if let Some(count) = environment::workers() {

@@ -15,6 +15,7 @@ use heddle::raw::{self, Ended, Manner, Moment};
 use libc::{clockid_t, pthread_t, timespec};
 
 use super::signals::{self, Then};
+use super::stuck::Call;
 use super::{DETACHED, ENDED, JOINABLE, Pthread, cancel, find, free, own};
 use crate::calls::away_for_long;
 use crate::{clock, errno, real};
@@ -86,7 +87,7 @@ fn wait_for(target: &Pthread, until: Moment) -> Ended {
         // one processor, this lets the worker run first.
         errno::kept(heddle::thread::yield_now);
     }
-    let manner = Manner { is_cancellable, ..Manner::PLAIN };
+    let manner = Manner { is_cancellable, what: Call::Join as u32, ..Manner::PLAIN };
     wait_while(&target.state, JOINABLE, until, manner)
 }
 
@@ -123,7 +124,8 @@ unsafe fn join_kernel(
 ) -> c_int {
     // SAFETY: the thread's own word, which stays until it is joined.
     let end = unsafe { &(*own::words_of(thread)).end };
-    let manner = Manner { is_cancellable: true, ..Manner::PLAIN };
+    let what = Call::JoinKernel as u32;
+    let manner = Manner { is_cancellable: true, what, ..Manner::PLAIN };
     for looks in 0.. {
         let past = timespec { tv_sec: 0, tv_nsec: 0 };
         // It has ended, or is not to be joined.

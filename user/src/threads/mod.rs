@@ -29,6 +29,7 @@ mod registry;
 pub mod said;
 pub mod schedule;
 pub mod signals;
+pub mod stuck;
 
 use core::cell::Cell;
 use core::ffi::c_void;

@@ -1,0 +1,75 @@
+//! What an address belongs to, in words: the file that is mapped there, and how far it is from its
+//! beginning. By /proc, not by the loader: its lock may be held by a thread that waits for ever.
+
+use core::fmt;
+use std::fs;
+
+/// An address that is written as `0x55d0c0a04040 (program+0x4040)`; the number alone where no file
+/// is known.
+pub struct Place(pub usize);
+
+impl fmt::Display for Place {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:#x}", self.0)?;
+        let maps = fs::read("/proc/self/maps").unwrap_or_default();
+        match find(&String::from_utf8_lossy(&maps), self.0) {
+            Some((file, offset)) => write!(out, " ({file}+{offset:#x})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The name of the file that `address` belongs to, and where there. What follows a file's mapping
+/// without a gap and has no name is what the file has of zeros.
+fn find(maps: &str, address: usize) -> Option<(&str, usize)> {
+    let (mut path, mut begin, mut end) = ("", 0, 0);
+    for line in maps.lines() {
+        let mut words = line.splitn(6, ' ');
+        let (low, high) = words.next()?.split_once('-')?;
+        let number = |text| usize::from_str_radix(text, 16).ok();
+        let (low, high) = (number(low)?, number(high)?);
+        let here = words.nth(4).unwrap_or("").trim_start();
+        if !(here == path || here.is_empty() && low == end) {
+            (path, begin) = (here, low);
+        }
+        end = high;
+        if (low..high).contains(&address) {
+            let name = path.rsplit('/').next().filter(|_| path.starts_with('/'))?;
+            return Some((name, address - begin));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAPS: &str = "\
+1000-2000 r--p 00000000 08:01 1234                     /usr/bin/a program
+2000-3000 rw-p 00001000 08:01 1234                     /usr/bin/a program
+3000-4000 rw-p 00000000 00:00 0 
+5000-6000 rw-p 00000000 00:00 0 
+6000-7000 rw-p 00000000 00:00 0                        [heap]
+8000-9000 r--p 00000000 08:01 5678                     /lib/x.so
+";
+
+    #[test]
+    fn a_files_mappings_and_its_zeros_are_told() {
+        assert_eq!(find(MAPS, 0x2010), Some(("a program", 0x1010)));
+        assert_eq!(find(MAPS, 0x3ff8), Some(("a program", 0x2ff8)));
+        assert_eq!(find(MAPS, 0x8000), Some(("x.so", 0)));
+        for nowhere in [0x10, 0x4000, 0x5010, 0x6010, 0x9000] {
+            assert_eq!(find(MAPS, nowhere), None, "{nowhere:#x}");
+        }
+    }
+
+    #[test]
+    fn a_variable_is_in_this_program() {
+        static VARIABLE: u32 = 7;
+        let told = Place((&raw const VARIABLE).addr()).to_string();
+        let file = std::env::current_exe().unwrap();
+        let file = file.file_name().unwrap().to_str().unwrap();
+        assert!(told.contains(&format!("({file}+0x")), "{told}");
+    }
+}

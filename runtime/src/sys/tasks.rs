@@ -1,0 +1,101 @@
+//! The kernel threads of this process, as the kernel shows them in /proc.
+//!
+//! All of it is a moment's: who wants to know more looks twice, and compares.
+
+use std::fs;
+use std::io;
+
+/// The ids of all of them.
+pub(crate) fn all() -> io::Result<Vec<i32>> {
+    let entries = fs::read_dir("/proc/self/task")?;
+    Ok(entries.flatten().filter_map(|it| it.file_name().to_str()?.parse().ok()).collect())
+}
+
+fn read(tid: i32, file: &str) -> Option<String> {
+    // A name may be any bytes.
+    let bytes = fs::read(format!("/proc/self/task/{tid}/{file}")).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Its name.
+pub(crate) fn name(tid: i32) -> Option<String> {
+    Some(read(tid, "comm")?.trim_end().to_owned())
+}
+
+/// How often it has gone to sleep.
+pub(crate) fn sleeps(tid: i32) -> Option<u64> {
+    field(&read(tid, "status")?, "voluntary_ctxt_switches:")?.parse().ok()
+}
+
+/// The signals for which the process has handlers: bit N - 1 is signal N.
+pub(crate) fn caught_signals() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    u64::from_str_radix(field(&status, "SigCgt:")?, 16).ok()
+}
+
+fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+}
+
+/// Whether [`waits_at`] does: the numbers of system calls may be those of another machine that this
+/// one is emulated on.
+pub(crate) fn can_tell() -> bool {
+    let line = read(super::task::tid(), "syscall");
+    line.is_some_and(|line| number_of(&line) == Some(libc::SYS_read))
+}
+
+fn number_of(line: &str) -> Option<libc::c_long> {
+    line.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// The word at which it sleeps until a thread of this process wakes it: in the futex call, without
+/// a timeout. `None`: it does something else, or the kernel does not say.
+pub(crate) fn waits_at(tid: i32) -> Option<usize> {
+    word_of(&read(tid, "syscall")?)
+}
+
+/// A line of /proc: the call's number and its arguments.
+fn word_of(line: &str) -> Option<usize> {
+    if number_of(line)? != libc::SYS_futex {
+        return None;
+    }
+    let mut words = line.split_ascii_whitespace().skip(1);
+    let mut argument = || usize::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
+    let (word, operation, _value, timeout) = (argument()?, argument()?, argument()?, argument()?);
+    let operation = operation as libc::c_int;
+    let command = operation & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME);
+    let waits = command == libc::FUTEX_WAIT || command == libc::FUTEX_WAIT_BITSET;
+    (waits && operation & libc::FUTEX_PRIVATE_FLAG != 0 && timeout == 0).then_some(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_private_wait_without_a_timeout_is_for_this_process() {
+        let call = |number: libc::c_long, operation: libc::c_int, timeout: usize| {
+            word_of(&format!("{number} 0x7f00 {operation:#x} 0x2 {timeout:#x} 0x0 0x0 0x1 0x2\n"))
+        };
+        let (wait, private) = (libc::FUTEX_WAIT, libc::FUTEX_PRIVATE_FLAG);
+        let until = libc::FUTEX_WAIT_BITSET | libc::FUTEX_CLOCK_REALTIME;
+        assert_eq!(call(libc::SYS_futex, wait | private, 0), Some(0x7f00));
+        assert_eq!(call(libc::SYS_futex, until | private, 0), Some(0x7f00));
+        assert_eq!(call(libc::SYS_futex, wait, 0), None, "another process may wake it");
+        assert_eq!(call(libc::SYS_futex, wait | private, 0x7ffe), None, "it ends by itself");
+        assert_eq!(call(libc::SYS_futex, libc::FUTEX_LOCK_PI | private, 0), None);
+        assert_eq!(call(libc::SYS_read, wait | private, 0), None);
+        assert_eq!(word_of("running\n"), None);
+        assert_eq!(word_of("-1 0x7ffe 0x7f00\n"), None, "blocked, and in no call");
+    }
+
+    #[test]
+    fn the_caller_is_found_and_does_not_wait() {
+        let me = crate::sys::task::tid();
+        assert!(all().unwrap().contains(&me));
+        assert_eq!(waits_at(me), None);
+        assert!(name(me).is_some_and(|name| !name.is_empty()));
+        assert!(sleeps(me).is_some());
+        assert!(caught_signals().is_some());
+    }
+}

@@ -1,0 +1,108 @@
+//! What threads wait for, in words: for the report of a deadlock.
+//!
+//! A wait is marked with the call that it is of; all else stands in the object. The runtime asks
+//! when all threads sleep for good, so nothing that is read here changes.
+//!
+//! Invariant: the object of a wait that has not ended exists, as POSIX asks of the program.
+
+use core::fmt::{Result, Write};
+use core::mem::offset_of;
+use core::ptr::with_exposed_provenance;
+
+use heddle::raw::{self, Place, Waited};
+
+use super::{NUMBER_FIRST, Pthread, is_number};
+use crate::sync::{mutex, rwlock};
+
+/// What a thread waits in: `Manner::what`.
+#[repr(u32)]
+#[derive(Clone, Copy)]
+pub enum Call {
+    Mutex = 1,
+    Condition,
+    Read,
+    Write,
+    Semaphore,
+    Barrier,
+    Once,
+    Join,
+    JoinKernel,
+}
+
+/// `Waited::what` of a call.
+const MUTEX: u32 = Call::Mutex as u32;
+const CONDITION: u32 = Call::Condition as u32;
+const READ: u32 = Call::Read as u32;
+const WRITE: u32 = Call::Write as u32;
+const SEMAPHORE: u32 = Call::Semaphore as u32;
+const BARRIER: u32 = Call::Barrier as u32;
+const ONCE: u32 = Call::Once as u32;
+const JOIN: u32 = Call::Join as u32;
+const JOIN_KERNEL: u32 = Call::JoinKernel as u32;
+
+/// Says what a thread waits for.
+pub fn describe(waited: &Waited, out: &mut dyn Write) -> Result {
+    let address = waited.address;
+    match waited.what {
+        MUTEX => {
+            write!(out, "pthread_mutex_lock of {}", Place(address))?;
+            name_owner(address, out)
+        }
+        CONDITION if address == waited.then => {
+            write!(out, "pthread_cond_wait, for the mutex {}", Place(address))?;
+            name_owner(address, out)
+        }
+        CONDITION => write!(out, "pthread_cond_wait of {}", Place(address)),
+        READ => {
+            write!(out, "pthread_rwlock_rdlock of {}", Place(address))?;
+            name_writer(address, out)
+        }
+        WRITE => {
+            let lock = address - rwlock::WRITERS_AT;
+            write!(out, "pthread_rwlock_wrlock of {}", Place(lock))?;
+            name_writer(lock, out)
+        }
+        SEMAPHORE => write!(out, "sem_wait of {}", Place(address)),
+        BARRIER => {
+            // Of its words two are waited for; both lie in the first eight bytes.
+            let barrier = address & !(align_of::<libc::pthread_barrier_t>() - 1);
+            write!(out, "pthread_barrier_wait of {}", Place(barrier))
+        }
+        ONCE => write!(out, "pthread_once of {}", Place(address)),
+        JOIN => {
+            let target: *const Pthread =
+                with_exposed_provenance(address - offset_of!(Pthread, state));
+            write!(out, "pthread_join of ")?;
+            // SAFETY: it stays until it is joined, which is what the waiter does.
+            raw::name_slot(unsafe { &*target }.slot(), out)
+        }
+        JOIN_KERNEL => write!(out, "pthread_join of a kernel thread"),
+        _ => write!(out, "a call, for {}", Place(address)),
+    }
+}
+
+fn name_owner(mutex: usize, out: &mut dyn Write) -> Result {
+    // SAFETY: a mutex by the mark of the wait.
+    match unsafe { mutex::of(with_exposed_provenance::<libc::pthread_mutex_t>(mutex).cast_mut()) }
+        .owner()
+    {
+        0 => Ok(()),
+        owner => name(", held by ", owner, out),
+    }
+}
+
+fn name_writer(lock: usize, out: &mut dyn Write) -> Result {
+    // SAFETY: a lock by the mark of the wait.
+    match unsafe { rwlock::held(with_exposed_provenance(lock)) } {
+        rwlock::Held::Read(count) => write!(out, ", read by {count}"),
+        rwlock::Held::Written(by) => name(", written by ", by, out),
+    }
+}
+
+fn name(how: &str, number: u32, out: &mut dyn Write) -> Result {
+    write!(out, "{how}")?;
+    match is_number(number as i32) {
+        true => raw::name_slot(number - NUMBER_FIRST, out),
+        false => raw::name_kernel_thread(number as i32, out),
+    }
+}
