@@ -342,7 +342,9 @@ pub use crate::later::when_unpinned;
 pub use crate::runtime::prepare as prepare_waits;
 /// What is asked about a fault before anything else, with what the kernel has passed: `None` if it
 /// has been handled, else what the program has set for the signal. Once.
-pub use crate::stack::overflow::{handler as fault_handler, set_program as on_fault};
+pub use crate::stack::overflow::{
+    handler as fault_handler, on_deadly_fault, set_program as on_fault,
+};
 pub use crate::sys::signals::keep_alternate_stack;
 
 /// On each kernel thread that gets a control block, by its first wait mostly, `arrange` is called,

@@ -13,6 +13,8 @@
 	.hidden heddle_user_real
 	.globl heddle_user_names
 	.globl heddle_user_real
+	.hidden heddle_user_taken
+	.globl heddle_user_taken
 
 	.section .tbss, "awT", @nobits
 	.balign 16

@@ -32,6 +32,17 @@ pub fn set_program(ask: OfProgram) {
     let _ = PROGRAM.set(ask);
 }
 
+/// What is called before a fault ends the process that is no overflow.
+pub type BeforeDeath = fn(i32, *mut libc::siginfo_t, *mut libc::c_void);
+
+static BEFORE_DEATH: OnceLock<BeforeDeath> = OnceLock::new();
+
+/// Has `tell` called in a signal handler before a fault of which the program wants nothing ends the
+/// process. Once.
+pub fn on_deadly_fault(tell: BeforeDeath) {
+    let _ = BEFORE_DEATH.set(tell);
+}
+
 /// The handler of SIGSEGV while threads of the runtime run.
 pub fn handler() -> usize {
     on_fault as *const () as usize
@@ -165,6 +176,10 @@ fn pass_on(
 ) {
     type Full = extern "C-unwind" fn(i32, *mut libc::siginfo_t, *mut libc::c_void);
     type Plain = extern "C-unwind" fn(i32);
+    let is_plain = matches!(before.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN);
+    if let Some(tell) = BEFORE_DEATH.get().filter(|_| is_plain && !is_sent) {
+        tell(signal, info, context);
+    }
     match before.sa_sigaction {
         libc::SIG_DFL => die_by(signal, is_sent.then_some(info)),
         // One that is no sent signal would happen again for ever: the kernel ends the process, too.

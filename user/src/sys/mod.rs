@@ -3,6 +3,7 @@
 
 pub mod cpu_clock;
 pub mod direct;
+pub mod frames;
 mod futex;
 mod heap;
 pub mod identity;

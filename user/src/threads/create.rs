@@ -113,6 +113,8 @@ fn start_runtime() -> Result<(), &'static str> {
             false => signals::faults::handle(signal, info, context),
         });
         raw::on_deadlock(stuck::describe);
+        signals::failure::begin();
+        raw::on_deadly_fault(signals::failure::tell);
         signals::actions::begin();
         process::start();
         if let Some(count) = environment::workers() {

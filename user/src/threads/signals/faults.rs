@@ -22,7 +22,7 @@ use libc::{sigaction, siginfo_t, ucontext_t};
 
 use super::actions::{Kept, change, is_plain, kept};
 use super::alternate::call_here;
-use super::{bit, deliver, handled_with};
+use super::{bit, deliver, failure, handled_with};
 use crate::calls::mask;
 use crate::errno;
 use crate::threads::{fork, own, this};
@@ -156,7 +156,12 @@ pub extern "C-unwind" fn entry(signal: c_int, info: *mut siginfo_t, context: *mu
             unsafe { call_here(&action, info, context) };
         }
         Some(action) if is_sent && action.sa_sigaction == libc::SIG_IGN => {}
-        Some(_) => end_process(signal, is_sent),
+        Some(_) => {
+            if !is_sent {
+                failure::tell(signal, info, context);
+            }
+            end_process(signal, is_sent);
+        }
     }
 }
 

@@ -28,6 +28,7 @@
 pub mod actions;
 pub mod alternate;
 mod context;
+pub mod failure;
 pub mod faults;
 mod jump;
 mod kept;
