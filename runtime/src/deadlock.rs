@@ -8,8 +8,9 @@
 //! (`sys/tasks.rs`).
 //!
 //! A look takes time, in which threads may wake each other behind it. So it is two looks that tell:
-//! who slept at both of them, and has not gone to sleep in between, slept all the time; and if that
-//! is true of all, there is a moment between the two at which all slept.
+//! a kernel thread that slept at both, and has not gone to sleep in between, slept all the time; a
+//! worker that slept at the end of one and at the beginning of the other, and has not switched, ran
+//! nothing in between. If that is true of all, nothing ran between the two that could wake any.
 //!
 //! The main thread may come to wait long after the workers, and wakes nobody then. So there are
 //! more looks, each after twice the time: a few for a process that is idle for days.
@@ -123,7 +124,7 @@ struct Seen {
 struct Sleeper {
     tid: i32,
     /// How often it has gone to sleep.
-    sleeps: Option<u64>,
+    sleeps: u64,
     /// Where; `None` if the kernel does not say it.
     word: Option<usize>,
 }
@@ -178,19 +179,8 @@ fn live(runtime: &'static Runtime) -> u32 {
 
 /// What there is to see if nothing can wake a thread now; else `None`.
 fn see(runtime: &'static Runtime) -> Option<Seen> {
-    // ORDER: what was seen the last time was seen before all that is looked at now.
-    fence(SeqCst);
-    let quiet = runtime.workers().all(|worker| {
-        worker.sleeping.is_asleep()
-            && worker.inbox.is_empty()
-            && worker.fresh.len() == 0
-            && worker.offered.len() == 0
-            && worker.requests.is_empty()
-            && worker.io_waiting.load(Relaxed) == 0
-            && worker.timers_waiting.load(Relaxed) == 0
-    });
     let waiting = live(runtime) + KERNEL_WAITERS.load(SeqCst);
-    if !quiet || waiting == 0 || has_handlers() {
+    if !are_quiet(runtime) || waiting == 0 || has_handlers() {
         return None;
     }
     let can_tell = tasks::can_tell();
@@ -200,13 +190,34 @@ fn see(runtime: &'static Runtime) -> Option<Seen> {
             own += 1;
             continue;
         }
+        if tasks::is_of_kernel(tid) {
+            continue;
+        }
         let word = if can_tell { Some(tasks::waits_at(tid)?) } else { None };
-        program.push(Sleeper { tid, sleeps: tasks::sleeps(tid), word });
+        program.push(Sleeper { tid, sleeps: tasks::sleeps(tid)?, word });
     }
     let are_waiting = can_tell || program.len() as u32 == KERNEL_WAITERS.load(SeqCst);
     let are_idle = own == runtime.seated.load(Relaxed) + HELPERS_IDLE.load(SeqCst);
     let switches = runtime.workers().map(|worker| worker.switches.load(Relaxed)).sum();
-    (are_waiting && are_idle).then_some(Seen { switches, program })
+    // A worker that sleeps now runs none of the threads that are counted.
+    (are_waiting && are_idle && are_quiet(runtime)).then_some(Seen { switches, program })
+}
+
+/// Whether all workers sleep, and there is nothing for which one would wake.
+fn are_quiet(runtime: &'static Runtime) -> bool {
+    // ORDER: looked at after all that was looked at before, and before all that comes.
+    fence(SeqCst);
+    let are_quiet = runtime.workers().all(|worker| {
+        worker.sleeping.is_asleep()
+            && worker.inbox.is_empty()
+            && worker.fresh.len() == 0
+            && worker.offered.len() == 0
+            && worker.requests.is_empty()
+            && worker.io_waiting.load(Relaxed) == 0
+            && worker.timers_waiting.load(Relaxed) == 0
+    });
+    fence(SeqCst);
+    are_quiet
 }
 
 /// Whether a signal may have the program do anything but end.
@@ -242,7 +253,7 @@ fn report(live: u32, program: &[Sleeper]) -> String {
     for sleeper in program {
         listed(&mut |out| tell_kernel_thread(sleeper, out));
     }
-    for thread in parked(is_user_level) {
+    for thread in parked(is_user_level).take(LISTED) {
         listed(&mut |out| tell_thread(thread, out));
     }
     if all > LISTED {

@@ -22,6 +22,19 @@ pub(crate) fn name(tid: i32) -> Option<String> {
     Some(read(tid, "comm")?.trim_end().to_owned())
 }
 
+/// Whether the kernel has made it for a ring of this process: it runs nothing of the program's.
+pub(crate) fn is_of_kernel(tid: i32) -> bool {
+    read(tid, "stat").is_some_and(|stat| flags_of(&stat).is_some_and(|it| it & IO_WORKER != 0))
+}
+
+/// `PF_IO_WORKER` of the kernel.
+const IO_WORKER: u32 = 0x10;
+
+/// The number, the name in brackets, the state, and five numbers come before.
+fn flags_of(stat: &str) -> Option<u32> {
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(6)?.parse().ok()
+}
+
 /// How often it has gone to sleep.
 pub(crate) fn sleeps(tid: i32) -> Option<u64> {
     field(&read(tid, "status")?, "voluntary_ctxt_switches:")?.parse().ok()
@@ -87,6 +100,14 @@ mod tests {
         assert_eq!(call(libc::SYS_read, wait | private, 0), None);
         assert_eq!(word_of("running\n"), None);
         assert_eq!(word_of("-1 0x7ffe 0x7f00\n"), None, "blocked, and in no call");
+    }
+
+    #[test]
+    fn what_the_kernel_made_is_told_by_its_flags() {
+        let stat = |flags| format!("7 (a) b (c) S 1 2 3 0 -1 {flags} 5 0 0 0\n");
+        assert_eq!(flags_of(&stat(0x40_0050)), Some(0x40_0050));
+        assert_eq!(flags_of("7 (a"), None);
+        assert!(!is_of_kernel(crate::sys::task::tid()));
     }
 
     #[test]
