@@ -20,6 +20,7 @@
 
 mod arch;
 mod blocking;
+mod called;
 mod config;
 mod control;
 mod cpu;

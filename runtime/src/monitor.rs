@@ -24,9 +24,10 @@
 //! steward waits for it (`steward.rs`).
 
 mod compensate;
+mod doze;
 
-use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use core::sync::atomic::{AtomicU32, AtomicU64, fence};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
 use std::io;
 use std::time::Duration;
 
@@ -40,10 +41,11 @@ use crate::preempt;
 use crate::runtime::Runtime;
 use crate::sched;
 use crate::stack;
-use crate::sys::{clock, futex, task};
+use crate::sys::{clock, task};
 use crate::worker::Worker;
 
 use self::compensate::Spares;
+use self::doze::Doze;
 
 /// Time between two looks.
 const TICK: Duration = Duration::from_millis(10);
@@ -65,8 +67,8 @@ const MEASURED_PER_ROUND: u32 = 512;
 
 /// See the file's head.
 pub(crate) struct Monitor {
-    /// 1 while it sleeps for want of running workers.
-    asleep: AtomicU32,
+    /// Its sleep for want of running workers.
+    doze: Doze,
     /// Times that a worker was found blocked in the kernel while threads waited.
     pub blocked: AtomicU64,
     /// Times that a thread had kept its worker for a tick while others waited.
@@ -80,7 +82,7 @@ pub(crate) struct Monitor {
 impl Monitor {
     pub fn new() -> Self {
         Monitor {
-            asleep: AtomicU32::new(0),
+            doze: Doze::new(),
             blocked: AtomicU64::new(0),
             overruns: AtomicU64::new(0),
             spares: AtomicU64::new(0),
@@ -108,11 +110,7 @@ impl Monitor {
     /// A worker has left its sleep.
     #[inline]
     pub fn worker_awake(&self) {
-        // ORDER: the worker is awake before this look; pairs with the fence in `Watch::sleep`.
-        fence(SeqCst);
-        if self.asleep.load(Relaxed) != 0 && self.asleep.swap(0, SeqCst) != 0 {
-            futex::wake(&self.asleep, 1);
-        }
+        self.doze.end();
     }
 }
 
@@ -206,20 +204,13 @@ impl Watch {
 
     /// Sleeps until a worker wakes.
     fn sleep(&self) {
-        let monitor = &self.runtime.monitor;
-        monitor.asleep.store(1, SeqCst);
-        // ORDER: a worker that woke before it could see the store is seen here; pairs with the
-        // fence in `worker_awake`.
-        fence(SeqCst);
-        if self.runtime.workers().any(|w| !w.sleeping.is_asleep()) {
-            monitor.asleep.store(0, SeqCst);
+        let doze = &self.runtime.monitor.doze;
+        if !doze.begin(|| self.runtime.workers().any(|w| !w.sleeping.is_asleep())) {
             return;
         }
         let _counted = Waiting::new(&HELPERS_IDLE);
         self.runtime.steward.report();
-        while monitor.asleep.load(SeqCst) != 0 {
-            futex::wait(&monitor.asleep, 1, None);
-        }
+        doze.wait();
     }
 
     /// Measures the stacks of some threads, so that `heddle ps` shows the peaks of living ones.

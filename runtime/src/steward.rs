@@ -8,21 +8,20 @@
 //! itself waits, those that are ready must do; how the monitor goes on without any is said in
 //! `monitor/compensate.rs`.
 //!
-//! Protocol: who wants something stores it, then calls ([`Steward::call`]); the steward takes the
-//! call back, then looks at all that may be wanted. So a call that comes while it looks makes it
-//! look again.
+//! Protocol: that of `called.rs`. Who wants something stores it, then calls ([`Steward::call`]).
 //!
 //! Not here: how many spare workers there should be, and which of them go, is the monitor's choice.
 
-use core::sync::atomic::Ordering::{AcqRel, Relaxed, SeqCst};
+use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::io::{self, Write};
 use std::time::Duration;
 
+use crate::called::Called;
 use crate::deadlock::{HELPERS_IDLE, Waiting, Watch};
 use crate::runtime::Runtime;
 use crate::stack;
-use crate::sys::{futex, libc_tls, task};
+use crate::sys::{libc_tls, task};
 use crate::worker::Worker;
 
 /// Roles that there may be.
@@ -32,8 +31,8 @@ const AGAIN: Duration = Duration::from_millis(20);
 
 /// See the file's head.
 pub(crate) struct Steward {
-    /// 1 = called. It sleeps on it.
-    calls: AtomicU32,
+    /// It sleeps on it.
+    called: Called,
     /// Spare workers that should be ready.
     wanted: AtomicU32,
     /// The monitor asks for a round of decay.
@@ -51,7 +50,7 @@ pub(crate) struct Steward {
 impl Steward {
     pub const fn new() -> Self {
         Steward {
-            calls: AtomicU32::new(0),
+            called: Called::new(),
             wanted: AtomicU32::new(0),
             is_to_decay: AtomicBool::new(false),
             decays: AtomicBool::new(false),
@@ -68,10 +67,7 @@ impl Steward {
 
     /// There is something to do; from anywhere.
     pub fn call(&self) {
-        // ORDER: Release publishes what is wanted; pairs with the swap in `run`.
-        if self.calls.swap(1, AcqRel) == 0 {
-            futex::wake(&self.calls, 1);
-        }
+        self.called.call();
     }
 
     /// `count` spare workers should be ready; `is_less`: fewer are.
@@ -111,13 +107,10 @@ impl Steward {
         loop {
             {
                 let _counted = Waiting::new(&HELPERS_IDLE);
-                if self.calls.load(SeqCst) == 0 {
-                    let pause = if is_refused { Some(AGAIN) } else { watch.pause() };
-                    futex::wait(&self.calls, 0, pause);
-                }
+                let pause = if is_refused { Some(AGAIN) } else { watch.pause() };
+                self.called.wait(pause);
             }
-            // ORDER: Acquire pairs with the Release in `call`.
-            if self.calls.swap(0, AcqRel) == 0 && !is_refused {
+            if !self.called.take() && !is_refused {
                 look(&mut watch, runtime);
                 continue;
             }

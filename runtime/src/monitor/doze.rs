@@ -1,0 +1,55 @@
+//! The monitor's sleep while all workers sleep.
+//!
+//! Protocol (Dekker):
+//! 1. The monitor announces its sleep, then looks whether a worker is awake ([`Doze::begin`]), and
+//!    sleeps if none is.
+//! 2. A worker that leaves its sleep says so to the others, then ends the monitor's
+//!    ([`Doze::end`]).
+//!
+//! Each side stores, fences, and loads what the other has stored. Invariant: while a worker is
+//! awake, and so may block with threads that others should run, the monitor looks, or was woken.
+
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use crate::model::{self, AtomicU32, fence};
+
+/// See the file's head. 1 while the monitor sleeps or is about to.
+pub(crate) struct Doze(AtomicU32);
+
+impl Doze {
+    /// Awake.
+    pub const fn new() -> Self {
+        Doze(AtomicU32::new(0))
+    }
+
+    /// The monitor is about to sleep; false: `is_any_awake` has found a worker, and it does not.
+    #[must_use]
+    pub fn begin(&self, is_any_awake: impl FnOnce() -> bool) -> bool {
+        self.0.store(1, SeqCst);
+        // ORDER: a worker that woke before it could see the store is seen here; pairs with the
+        // fence in `end`.
+        fence(SeqCst);
+        let is_any_awake = is_any_awake();
+        if is_any_awake {
+            self.0.store(0, SeqCst);
+        }
+        !is_any_awake
+    }
+
+    /// Sleeps, having begun to, until a worker ends it.
+    pub fn wait(&self) {
+        while self.0.load(SeqCst) != 0 {
+            model::futex_wait(&self.0, 1, None);
+        }
+    }
+
+    /// A worker has left its sleep.
+    #[inline]
+    pub fn end(&self) {
+        // ORDER: the worker is awake before this look; pairs with the fence in `begin`.
+        fence(SeqCst);
+        if self.0.load(Relaxed) != 0 && self.0.swap(0, SeqCst) != 0 {
+            model::futex_wake(&self.0, 1);
+        }
+    }
+}
