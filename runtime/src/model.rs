@@ -1,8 +1,8 @@
 //! The seam to the proofs: what the model checker and the simulation replace.
 //!
 //! The files that implement a protocol (`raw_lock`, `wait`, `inbox`, `sleep`, `sync`, `later`,
-//! `thread/park`, `thread/join`) take their atomics, cells and pauses from here, so the code that
-//! is checked is the code that runs:
+//! `thread/park`, `thread/join`, `offered`, `called`, `monitor/doze`) take their atomics, cells and
+//! pauses from here, so the code that is checked is the code that runs:
 //! - here they are core's;
 //! - `tests/later.rs` has a signal handler come before each of them;
 //! - `tests/loom.rs` compiles the same files with loom's in a module of this name;
@@ -12,6 +12,8 @@
 #[cfg(feature = "sim")]
 pub(crate) use crate::sim::atomic::{AtomicPtr, AtomicU32};
 pub(crate) use core::cell::Cell;
+/// What is looked at without its lock: one step of the simulation's with what the lock guards.
+pub(crate) use core::sync::atomic::AtomicU32 as Hint;
 pub(crate) use core::sync::atomic::AtomicUsize;
 pub(crate) use core::sync::atomic::fence;
 #[cfg(not(feature = "sim"))]

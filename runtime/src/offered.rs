@@ -14,20 +14,21 @@
 //! list until the worker has made it larger ([`Offered::enlarge`]).
 
 use core::ptr;
+use core::sync::atomic::AtomicU8;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicU8, AtomicU32};
 
 use heddle_record::Group;
 
 use crate::arch::Context;
 use crate::control::Control;
+use crate::model::Hint;
 use crate::queue::{RING_MIN, RunQueues};
 use crate::raw_lock::RawLock;
 
 /// See the file's head.
 pub(crate) struct Offered {
     lock: RawLock,
-    len: AtomicU32,
+    len: Hint,
     top: AtomicU8,
     queues: RunQueues,
 }
@@ -39,7 +40,7 @@ impl Offered {
     pub fn new() -> Self {
         Offered {
             lock: RawLock::new(),
-            len: AtomicU32::new(0),
+            len: Hint::new(0),
             top: AtomicU8::new(0),
             queues: RunQueues::of_fixed_size(),
         }

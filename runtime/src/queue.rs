@@ -12,12 +12,13 @@
 //!    is ready (the lazy bound is the worker's business: it calls [`RunQueues::pop_lazy`]).
 //! 3. A push never fails: when a ring can't grow, the thread goes to a linked overflow list.
 
-use core::cell::{Cell, UnsafeCell};
+use core::cell::UnsafeCell;
 use core::ptr;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::arch::prefetch;
 use crate::control::Control;
+use crate::model::Cell;
 
 /// Scheduling groups of the Lazy region (TEK's four).
 pub(crate) const GROUPS: usize = 4;

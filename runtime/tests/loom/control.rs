@@ -6,6 +6,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use loom::sync::{Condvar, Mutex};
 
+use crate::arch::Saved;
 use crate::extension::Extension;
 use crate::model::{AtomicPtr, AtomicU32, Cell, EXECUTION};
 use crate::wait::WaitQueue;
@@ -53,6 +54,8 @@ pub struct Control {
     pub worker: core::sync::atomic::AtomicPtr<u8>,
     pub priority: AtomicU8,
     pub base_priority: AtomicU8,
+    pub group: AtomicU8,
+    pub context: Saved,
     pub extension: core::sync::atomic::AtomicPtr<Extension>,
     /// What stands for the kernel: whether the thread was woken.
     pub woken: (Mutex<bool>, Condvar),
@@ -126,12 +129,15 @@ impl Control {
             worker: core::sync::atomic::AtomicPtr::new(ptr::null_mut()),
             priority: AtomicU8::new(0),
             base_priority: AtomicU8::new(0),
+            group: AtomicU8::new(1),
+            context: Saved::new(),
             extension: core::sync::atomic::AtomicPtr::new(ptr::null_mut()),
             woken: (Mutex::new(false), Condvar::new()),
         };
         control.queue.set(ptr::null());
         control.token.store(TOKEN_EMPTY, Relaxed);
         control.join.store(JOIN_OPEN, Relaxed);
+        control.context.leave();
         control
     }
 

@@ -9,20 +9,31 @@
 #![cfg(loom)]
 #![allow(dead_code, unused_imports, missing_docs)]
 
+mod arch;
 mod control;
 mod fresh_models;
+mod helper_models;
 mod lot;
 mod lot_models;
 mod model;
 mod models;
+mod offered_models;
 mod sched;
 
+#[path = "../../src/called.rs"]
+mod called;
+#[path = "../../src/monitor/doze.rs"]
+mod doze;
 #[path = "../../src/extension.rs"]
 mod extension;
 #[path = "../../src/fresh.rs"]
 mod fresh;
 #[path = "../../src/inbox.rs"]
 mod inbox;
+#[path = "../../src/offered.rs"]
+mod offered;
+#[path = "../../src/queue.rs"]
+mod queue;
 #[path = "../../src/raw_lock.rs"]
 mod raw_lock;
 #[path = "../../src/seat.rs"]

@@ -45,26 +45,38 @@ pub(crate) fn spin() {
     loom::thread::yield_now();
 }
 
-/// Sleeps until the word is stored to: whether by a wake or because the nap is over, the sleeper
-/// looks again some time after that.
-pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, _timeout: Option<Duration>) {
+/// Sleeps until it is woken. With a timeout, until the word is stored to: whether by a wake or
+/// because the nap is over, the sleeper looks again some time after that.
+pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
     let kernel = word.kernel();
     let awake = kernel.0.lock().unwrap();
-    word.sleepers.fetch_add(1, Relaxed);
+    let sleepers = if timeout.is_some() { &word.sleepers } else { &word.patient };
+    sleepers.fetch_add(1, Relaxed);
     // The kernel reads the newest value, so this is an exchange for loom.
     if word.get().fetch_add(0, Relaxed) == expected {
         drop(kernel.1.wait(awake).unwrap());
     }
-    word.sleepers.fetch_sub(1, Relaxed);
+    sleepers.fetch_sub(1, Relaxed);
 }
 
-pub(crate) fn futex_wake(_word: &AtomicU32, _count: u32) {}
+/// Wakes those without a timeout; of the others each may wake by itself.
+pub(crate) fn futex_wake(word: &AtomicU32, _count: u32) {
+    if word.patient.load(Relaxed) != 0 {
+        let _awake = word.kernel().0.lock().unwrap();
+        word.kernel().1.notify_all();
+    }
+}
+
+/// A word that is looked at without its lock.
+pub(crate) use AtomicU32 as Hint;
 
 pub(crate) struct AtomicU32 {
     first: u32,
     made: Lazy<loom::sync::atomic::AtomicU32>,
     kernel: Lazy<(loom::sync::Mutex<()>, loom::sync::Condvar)>,
+    /// Those that sleep with a timeout, and those without one.
     sleepers: std::sync::atomic::AtomicU32,
+    patient: std::sync::atomic::AtomicU32,
 }
 
 // SAFETY: one kernel thread.
@@ -80,8 +92,10 @@ impl Default for AtomicU32 {
 
 impl AtomicU32 {
     pub const fn new(first: u32) -> Self {
+        let (made, kernel) = (Lazy::new(), Lazy::new());
         let sleepers = std::sync::atomic::AtomicU32::new(0);
-        AtomicU32 { first, made: Lazy::new(), kernel: Lazy::new(), sleepers }
+        let patient = std::sync::atomic::AtomicU32::new(0);
+        AtomicU32 { first, made, kernel, sleepers, patient }
     }
 
     fn kernel(&self) -> &(loom::sync::Mutex<()>, loom::sync::Condvar) {
