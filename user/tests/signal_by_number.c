@@ -64,6 +64,10 @@ static void *by_number(void *unused)
 	CHECK_EQ(syscall(SYS_sigaltstack, &mine, NULL), 0);
 	CHECK_EQ(sigaltstack(NULL, &got), 0);
 	CHECK(got.ss_sp == stack && got.ss_size == sizeof stack);
+	CHECK_ERRNO(syscall(SYS_sigaltstack, (void *)8, NULL), EFAULT);
+	CHECK_ERRNO(syscall(SYS_sigaltstack, NULL, (void *)8), EFAULT);
+	CHECK_EQ(syscall(SYS_sigaltstack, NULL, &got), 0);
+	CHECK(got.ss_sp == stack && got.ss_size == sizeof stack);
 
 	CHECK_EQ(pthread_kill(pthread_self(), SIGUSR1), 0);
 	for (int i = 0; i < 20; i++)

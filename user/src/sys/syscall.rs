@@ -44,6 +44,9 @@ pub unsafe extern "C-unwind" fn heddle_user_syscall(
         libc::SYS_rt_sigprocmask if kept::has_none() => {
             Some(mask::by_number(a as c_int, b as *const u64, c as *mut u64, d).map(|()| 0))
         }
+        libc::SYS_sigaltstack if kept::has_none() => {
+            this().map(|me| alternate::by_number(me, a as *const _, b as *mut _).map(|()| 0))
+        }
         libc::SYS_exit if kept::has_none() => match this() {
             Some(me) => end::end(me),
             None => None,
@@ -82,9 +85,6 @@ fn of_thread(number: c_long, arguments: [usize; 6]) -> c_long {
             libc::SYS_prctl if crate::me().is_some() => {
                 let [_, b, c, d, e, _] = arguments.map(|word| word as c_ulong);
                 identity::heddle_user_prctl(a as i32, b, c, d, e)
-            }
-            libc::SYS_sigaltstack if kept::has_none() => {
-                alternate::heddle_user_sigaltstack(a as *const _, b as *mut _)
             }
             libc::SYS_getrusage => cpu_clock::heddle_user_getrusage(a as i32, b as *mut _),
             _ => {

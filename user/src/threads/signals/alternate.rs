@@ -18,6 +18,7 @@ use core::ptr;
 use libc::{siginfo_t, stack_t};
 
 use crate::errno;
+use crate::sys::own_memory;
 use crate::threads::{Pthread, this};
 
 /// The stack is put away while a handler is on it.
@@ -206,8 +207,28 @@ pub unsafe fn call(
     unsafe { own.call_by(heddle_user_call_resumable, top, top != 0, action, info, context) }
 }
 
+/// `sigaltstack` by its number, of a full thread.
+///
+/// # Errors
+/// The kernel's.
+pub fn by_number(
+    me: &'static Pthread,
+    wanted: *const stack_t,
+    old: *mut stack_t,
+) -> Result<(), c_int> {
+    let own = &me.signals.alternate;
+    let before = own.told();
+    if !wanted.is_null() {
+        match own.set(&own_memory::read(wanted)?) {
+            0 => {}
+            error => return Err(error),
+        }
+    }
+    if old.is_null() { Ok(()) } else { own_memory::write(old, before) }
+}
+
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn heddle_user_sigaltstack(
+unsafe extern "C-unwind" fn heddle_user_sigaltstack(
     wanted: *const stack_t,
     old: *mut stack_t,
 ) -> c_int {
