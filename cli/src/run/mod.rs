@@ -121,7 +121,8 @@ What differs with --threads user:
   privilege there takes none.
   A thread's number (gettid) is one that the kernel has for no thread, above 2^29: /proc/PID/task
   and /proc/TID do not have it, and /proc/thread-self is the worker that the thread runs on.
-  /proc/self/comm is the main thread's. ps -L, top -H and pidstat -t show the main thread, the
+  /proc/self/comm is the main thread's, /proc/self/status (its masks of signals, its CPUs) tells of
+  that one, too. ps -L, top -H and pidstat -t show the main thread, the
   workers (heddle-0, heddle-1, ...) and heddle's helpers (heddle-monitor, heddle-steward,
   heddle-signals, heddle-blocking); heddle ps and heddle top show the threads. The size of the
   process in top (VIRT) has 256 GiB in which stacks may lie.
@@ -138,6 +139,7 @@ What differs with --threads user:
   and children change them as ever. Memory policies are accepted and act on nothing; a deadline
   for the scheduler is refused with EPERM, set_robust_list with ENOSYS. A thread that ends leaves
   its robust mutexes to the next; those that threads hold when the process is killed stay held.
+  A thread that ends by the number of exit(2) runs the destructors of its keys.
   A thread's clock of CPU time is its own, but no timer goes by it (ENOTSUP);
   getrusage(RUSAGE_THREAD) tells CPU time alone, all of it as the user's.
   Policy, sizes of stacks, report and profile are as with kernel threads. Classes, priorities and
