@@ -96,6 +96,19 @@ fn each_kind_of_wait_is_told() {
     std::fs::remove_dir_all(folder).expect("ours");
 }
 
+#[test]
+fn a_wait_for_what_is_gone_is_told() {
+    if !can_run(&["cc"]) {
+        return;
+    }
+    let folder = folder("gone");
+    let program = built(&folder, "stuck", &[]);
+    let lines = report(program.to_str().expect("a name"), "stuck gone");
+    says(&lines, &["all 4 threads wait"]);
+    says(&lines, &["\"loser\"", "waits in pthread_mutex_lock of 0x", ", whose memory is gone"]);
+    std::fs::remove_dir_all(folder).expect("ours");
+}
+
 /// What the program says where something comes after a while, on standard error too.
 fn said(mut command: Command, program: &Path, how: &str) -> String {
     command.arg(program).args([how, LATER_MS]);

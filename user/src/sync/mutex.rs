@@ -58,6 +58,8 @@ pub struct Mutex {
     ceiling: AtomicI16,
 }
 
+/// Where the number of the thread is that holds it; 0 = nobody, or not known.
+pub const OWNER_AT: usize = core::mem::offset_of!(Mutex, owner);
 /// Where the C library has it.
 pub const KIND_AT: usize = core::mem::offset_of!(Mutex, kind);
 
@@ -102,11 +104,6 @@ impl Mutex {
     #[inline(always)]
     fn kind(&self) -> i32 {
         self.kind.load(Relaxed) & TYPES
-    }
-
-    /// The number of the thread that holds it; 0 = nobody, or not known.
-    pub fn owner(&self) -> u32 {
-        self.owner.load(Relaxed)
     }
 
     fn is_mine(&self) -> bool {

@@ -25,6 +25,7 @@ use libc::{clockid_t, pthread_rwlock_t, timespec};
 
 use super::{theirs, wait, wake};
 use crate::clock;
+use crate::sys::own_memory;
 use crate::threads::number;
 use crate::threads::stuck::Call;
 
@@ -69,17 +70,16 @@ pub enum Held {
     Written(u32),
 }
 
-/// Who has `lock`.
+/// Who has the lock at this address.
 ///
-/// # Safety
-/// 1. It points to a read-write lock.
-pub unsafe fn held(lock: *const pthread_rwlock_t) -> Held {
-    // SAFETY: by 1.
-    let it = unsafe { of(lock.cast_mut()) };
-    match it.state.load(Relaxed) & COUNT {
-        WRITTEN => Held::Written(it.writer.load(Relaxed)),
+/// # Errors
+/// `EFAULT`: there is none any more.
+pub fn held(lock: usize) -> Result<Held, c_int> {
+    let word = |at| own_memory::read(core::ptr::with_exposed_provenance::<u32>(lock + at));
+    Ok(match word(core::mem::offset_of!(RwLock, state))? & COUNT {
+        WRITTEN => Held::Written(word(core::mem::offset_of!(RwLock, writer))?),
         readers => Held::Read(readers),
-    }
+    })
 }
 
 type Until = Result<Moment, c_int>;

@@ -3,7 +3,8 @@
 //! A wait is marked with the call that it is of; all else stands in the object. The runtime asks
 //! when all threads sleep for good, so nothing that is read here changes.
 //!
-//! Invariant: the object of a wait that has not ended exists, as POSIX asks of the program.
+//! Invariant: nothing here faults. A program may have given back the memory of what it waits for,
+//! and waits on; so the object is read as the kernel would read it.
 
 use core::fmt::{Result, Write};
 use core::mem::offset_of;
@@ -13,6 +14,7 @@ use heddle::raw::{self, Place, Waited};
 
 use super::{NUMBER_FIRST, Pthread, is_number};
 use crate::sync::{mutex, rwlock};
+use crate::sys::own_memory;
 
 /// What a thread waits in: `Manner::what`.
 #[repr(u32)]
@@ -81,21 +83,22 @@ pub fn describe(waited: &Waited, out: &mut dyn Write) -> Result {
     }
 }
 
+/// Of an object whose memory the program has given back.
+const GONE: &str = ", whose memory is gone";
+
 fn name_owner(mutex: usize, out: &mut dyn Write) -> Result {
-    // SAFETY: a mutex by the mark of the wait.
-    match unsafe { mutex::of(with_exposed_provenance::<libc::pthread_mutex_t>(mutex).cast_mut()) }
-        .owner()
-    {
-        0 => Ok(()),
-        owner => name(", held by ", owner, out),
+    match own_memory::read(with_exposed_provenance::<u32>(mutex + mutex::OWNER_AT)) {
+        Ok(0) => Ok(()),
+        Ok(owner) => name(", held by ", owner, out),
+        Err(_) => write!(out, "{GONE}"),
     }
 }
 
 fn name_writer(lock: usize, out: &mut dyn Write) -> Result {
-    // SAFETY: a lock by the mark of the wait.
-    match unsafe { rwlock::held(with_exposed_provenance(lock)) } {
-        rwlock::Held::Read(count) => write!(out, ", read by {count}"),
-        rwlock::Held::Written(by) => name(", written by ", by, out),
+    match rwlock::held(lock) {
+        Ok(rwlock::Held::Read(count)) => write!(out, ", read by {count}"),
+        Ok(rwlock::Held::Written(by)) => name(", written by ", by, out),
+        Err(_) => write!(out, "{GONE}"),
     }
 }
 

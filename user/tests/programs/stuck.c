@@ -110,6 +110,28 @@ static void *reads(void *unused)
 }
 
 static void stuck(const char *how)
+static void *locks(void *lock)
+{
+	CHECK(pthread_mutex_lock(lock) == 0);
+	return NULL;
+}
+
+// A thread waits for a mutex, and then its memory is given back.
+static void give_back(void)
+{
+	const size_t bytes = 4096;
+	pthread_mutex_t *lock =
+		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(lock != MAP_FAILED && pthread_mutex_lock(lock) == 0);
+	started("loser", locks, lock);
+	// What a mutex says that somebody waits for; the wait begins within an instant.
+	while (__atomic_load_n(&lock->__data.__lock, __ATOMIC_RELAXED) != 2) {
+		sleep_ms(1);
+	}
+	sleep_ms(1500);
+	CHECK(munmap(lock, bytes) == 0);
+}
+
 {
 	static pthread_barrier_t begun;
 	alarm(ALARM_S);
@@ -144,6 +166,8 @@ static void stuck(const char *how)
 	} else if (strcmp(how, "late") == 0) {
 		sleep_ms(1500);
 	}
+	} else if (strcmp(how, "gone") == 0) {
+		give_back();
 	join(cook);
 }
 
@@ -223,12 +247,6 @@ static void *shared(size_t bytes)
 	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(memory != MAP_FAILED);
 	return memory;
-}
-
-static void *locks(void *lock)
-{
-	CHECK(pthread_mutex_lock(lock) == 0);
-	return NULL;
 }
 
 static void *waits_for_child(void *child)
