@@ -2,9 +2,11 @@
 //! the process ends as it does without a word. Of the program's own failures nothing is said, also
 //! where heddle or the C library has called the function that fails.
 
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use common::{built, can_run, folder, output, run, text};
 
@@ -58,6 +60,24 @@ fn a_panic_in_heddle_says_so_and_aborts() {
         let [line] = &lines[..] else { panic!("{output:?}") };
         assert!(line.starts_with("heddle: panic in pthread_barrier_wait ("), "{line}");
         assert!(line.contains("barrier.rs:") && line.contains(name), "{line}");
+    }
+    std::fs::remove_dir_all(folder).expect("ours");
+}
+
+#[test]
+fn a_fault_ends_the_process_where_nobody_reads_that() {
+    if !can_run(&["cc"]) {
+        return;
+    }
+    let folder = folder("unread-failures");
+    let program = built(&folder, "fails", &[]);
+    for who in ["thread", "main"] {
+        let (reader, writer) = UnixStream::pair().expect("two ends");
+        drop(reader);
+        let mut command = run(&[program.to_str().expect("a name"), "lock", who]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(OwnedFd::from(writer));
+        let status = command.status().expect("the command starts");
+        assert_eq!(status.signal(), Some(libc::SIGSEGV), "{who}: {status}");
     }
     std::fs::remove_dir_all(folder).expect("ours");
 }

@@ -23,6 +23,8 @@ use crate::threads::{own, this};
 const SI_KERNEL: c_int = 0x80;
 /// What the names of this library's own kernel threads begin with.
 const OWN_NAME: &[u8] = b"heddle-";
+/// How long the reader of standard error is waited for if it has no room.
+const READER_MS: c_int = 1000;
 /// A kernel thread's name.
 const NAME_BYTES: usize = 16;
 
@@ -132,11 +134,17 @@ impl Line {
         Line { bytes: [0; 512], length: 0 }
     }
 
-    /// To standard error, with its end.
+    /// To standard error, with its end. Where nobody reads that, a write would wait for ever, or
+    /// end the process by SIGPIPE instead of the fault: then nothing is told.
     fn write_out(&mut self) {
         self.bytes[self.length] = b'\n';
-        // SAFETY: so many bytes of it.
-        unsafe { libc::write(libc::STDERR_FILENO, self.bytes.as_ptr().cast(), self.length + 1) };
+        let mut entry = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
+        // SAFETY: a valid entry.
+        unsafe { libc::poll(&mut entry, 1, READER_MS) };
+        if entry.revents == libc::POLLOUT {
+            // SAFETY: so many bytes of it.
+            unsafe { libc::write(entry.fd, self.bytes.as_ptr().cast(), self.length + 1) };
+        }
     }
 }
 
