@@ -31,7 +31,7 @@ use crate::lot::node;
 use crate::runtime::Runtime;
 use crate::stack::overflow::{self, name_with_role};
 use crate::sys::place::Place;
-use crate::sys::{task, tasks};
+use crate::sys::{signals, task, tasks};
 use crate::{io, preempt, stack, table};
 
 /// Kernel threads that wait in a heddle primitive without a deadline.
@@ -223,7 +223,8 @@ fn are_quiet(runtime: &'static Runtime) -> bool {
 /// Whether a signal may have the program do anything but end.
 fn has_handlers() -> bool {
     let bit = |signal: i32| 1u64 << (signal - 1);
-    let own = [preempt::SIGNAL].into_iter().chain(task::FAULTS).chain(OF_C_LIBRARY);
+    let preemption = Some(preempt::SIGNAL).filter(|&it| signals::has_interrupter_alone(it));
+    let own = task::FAULTS.into_iter().chain(OF_C_LIBRARY).chain(preemption);
     let own = own.chain(io::interrupt::signal_if_used()).map(bit).fold(0, |all, one| all | one);
     tasks::caught_signals().is_none_or(|caught| caught & !own != 0)
 }

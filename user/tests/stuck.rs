@@ -131,6 +131,7 @@ fn what_may_still_be_woken_is_no_deadlock() {
         "socket",
         "main socket",
         "handler",
+        "urgent handler",
         "timer",
         "sigwait",
         "main sigwait",

@@ -211,6 +211,18 @@ pub(crate) fn install_interrupter(signal: i32, handler: fn(&Interrupted)) -> io:
     Ok(())
 }
 
+/// Whether `signal` has that handler, and had none before: one that is not marked does nothing.
+pub(crate) fn has_interrupter_alone(signal: i32) -> bool {
+    // SAFETY: all zero bytes are a valid action, which the call overwrites.
+    let now = unsafe {
+        let mut now: libc::sigaction = core::mem::zeroed();
+        libc::sigaction(signal, core::ptr::null(), &mut now);
+        now
+    };
+    let had_none = |it: &libc::sigaction| matches!(it.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN);
+    now.sa_sigaction == on_interrupt as *const () as usize && BEFORE.get().is_some_and(had_none)
+}
+
 // The handler may end its thread, by an unwind through this frame.
 extern "C-unwind" fn on_interrupt(
     signal: libc::c_int,

@@ -222,9 +222,11 @@ static void writes_byte(void *ends)
 }
 
 static void signals_parent(void *unused)
+static int sent = SIGUSR1;
+
 {
 	(void)unused;
-	kill(getppid(), SIGUSR1);
+	kill(getppid(), sent);
 }
 
 static void unlocks(void *lock)
@@ -299,13 +301,20 @@ static void by_main_socket(void)
 
 static void by_handler(void)
 {
-	CHECK(signal(SIGUSR1, on_signal) != SIG_ERR);
+	CHECK(signal(sent, on_signal) != SIG_ERR);
 	pthread_t thread = started("waiter", waits_for_semaphore, NULL);
 	later(signals_parent, NULL);
 	join(thread);
 }
 
 static void by_pause(void)
+// The signal that preempts threads, too.
+static void by_urgent(void)
+{
+	sent = SIGURG;
+	by_handler();
+}
+
 {
 	CHECK(signal(SIGUSR1, on_signal) != SIG_ERR);
 	pthread_t thread = started("waiter", waits_for_semaphore, NULL);
@@ -415,6 +424,7 @@ static void alive(const char *how)
 	CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
 	for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
 		if (strcmp(how, ways[i].name) == 0) {
+	{"urgent handler", by_urgent},
 			ways[i].run();
 			while (wait(NULL) > 0) {
 			}
