@@ -183,15 +183,24 @@ fn see(runtime: &'static Runtime) -> Option<Seen> {
     if !are_quiet(runtime) || waiting == 0 || has_handlers() {
         return None;
     }
+    let all = tasks::all().ok()?;
+    // Before the others: what it has done before it ends, if it ends now, is seen of them.
+    if all.iter().any(|&tid| tasks::has_child_in_memory(tid)) {
+        return None;
+    }
     let can_tell = tasks::can_tell();
     let (mut own, mut program) = (0, Vec::new());
-    for tid in tasks::all().ok()? {
+    for tid in all {
         if tasks::name(tid)?.starts_with(OWN_NAME) {
             own += 1;
             continue;
         }
-        if tasks::is_of_kernel(tid) {
+        let stat = tasks::stat(tid)?;
+        if stat.is_of_kernel {
             continue;
+        }
+        if !stat.is_asleep {
+            return None;
         }
         let word = if can_tell { Some(tasks::waits_at(tid)?) } else { None };
         program.push(Sleeper { tid, sleeps: tasks::sleeps(tid)?, word });

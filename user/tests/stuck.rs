@@ -138,6 +138,7 @@ fn what_may_still_be_woken_is_no_deadlock() {
         "pause",
         "child",
         "main child",
+        "memory",
         "shared mutex",
         "main shared mutex",
         "shared semaphore",

@@ -22,17 +22,46 @@ pub(crate) fn name(tid: i32) -> Option<String> {
     Some(read(tid, "comm")?.trim_end().to_owned())
 }
 
-/// Whether the kernel has made it for a ring of this process: it runs nothing of the program's.
-pub(crate) fn is_of_kernel(tid: i32) -> bool {
-    read(tid, "stat").is_some_and(|stat| flags_of(&stat).is_some_and(|it| it & IO_WORKER != 0))
+/// What the kernel says it does.
+pub(crate) struct Stat {
+    /// It waits for an event: it is not about to run, nor waits for a disk or a page, as one in the
+    /// middle of a call may.
+    pub is_asleep: bool,
+    /// The kernel has made it for a ring of this process: it runs nothing of the program's.
+    pub is_of_kernel: bool,
+}
+
+/// What it does.
+pub(crate) fn stat(tid: i32) -> Option<Stat> {
+    stat_of(&read(tid, "stat")?)
 }
 
 /// `PF_IO_WORKER` of the kernel.
 const IO_WORKER: u32 = 0x10;
 
-/// The number, the name in brackets, the state, and five numbers come before.
-fn flags_of(stat: &str) -> Option<u32> {
-    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(6)?.parse().ok()
+/// The number and the name in brackets come before the state; five numbers between that and the
+/// flags.
+fn stat_of(line: &str) -> Option<Stat> {
+    let mut words = line.rsplit_once(')')?.1.split_ascii_whitespace();
+    let is_asleep = words.next()? == "S";
+    let flags: u32 = words.nth(5)?.parse().ok()?;
+    Some(Stat { is_asleep, is_of_kernel: flags & IO_WORKER != 0 })
+}
+
+/// Whether a child that it has made runs in this process's memory (`clone` with `CLONE_VM`), where
+/// it may wake who waits; or may do so, as the kernel does not tell the caller.
+pub(crate) fn has_child_in_memory(tid: i32) -> bool {
+    let children = read(tid, "children").unwrap_or_default();
+    children.split_ascii_whitespace().filter_map(|it| it.parse().ok()).any(is_in_memory)
+}
+
+/// Whether a process runs in this one's memory.
+fn is_in_memory(pid: i32) -> bool {
+    const KCMP_VM: libc::c_int = 1;
+    // SAFETY: numbers.
+    let compared = unsafe { libc::syscall(libc::SYS_kcmp, libc::getpid(), pid, KCMP_VM, 0, 0) };
+    let is_refused = || io::Error::last_os_error().raw_os_error() == Some(libc::EPERM);
+    compared == 0 || compared < 0 && is_refused()
 }
 
 /// How often it has gone to sleep.
@@ -103,11 +132,18 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_made_is_told_by_its_flags() {
-        let stat = |flags| format!("7 (a) b (c) S 1 2 3 0 -1 {flags} 5 0 0 0\n");
-        assert_eq!(flags_of(&stat(0x40_0050)), Some(0x40_0050));
-        assert_eq!(flags_of("7 (a"), None);
-        assert!(!is_of_kernel(crate::sys::task::tid()));
+    fn a_state_and_what_the_kernel_made_are_told() {
+        let line = |state, flags| format!("7 (a) S (c) {state} 1 2 3 0 -1 {flags} 5 0 0 0\n");
+        let told =
+            |state, flags| stat_of(&line(state, flags)).map(|it| (it.is_asleep, it.is_of_kernel));
+        assert_eq!(told("S", 0x40_0050), Some((true, true)));
+        assert_eq!(told("S", 0x40_0040), Some((true, false)));
+        for state in ["R", "D", "T", "t", "Z"] {
+            assert_eq!(told(state, 0x40_0040), Some((false, false)), "{state}");
+        }
+        assert!(stat_of("7 (a").is_none());
+        let own = stat(crate::sys::task::tid()).unwrap();
+        assert!(!own.is_asleep && !own.is_of_kernel);
     }
 
     #[test]

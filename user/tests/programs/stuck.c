@@ -6,6 +6,7 @@
  */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
@@ -109,7 +110,6 @@ static void *reads(void *unused)
 	return unused;
 }
 
-static void stuck(const char *how)
 static void *locks(void *lock)
 {
 	CHECK(pthread_mutex_lock(lock) == 0);
@@ -132,6 +132,7 @@ static void give_back(void)
 	CHECK(munmap(lock, bytes) == 0);
 }
 
+static void stuck(const char *how)
 {
 	static pthread_barrier_t begun;
 	alarm(ALARM_S);
@@ -165,9 +166,9 @@ static void give_back(void)
 		waits_for_condition(NULL);
 	} else if (strcmp(how, "late") == 0) {
 		sleep_ms(1500);
-	}
 	} else if (strcmp(how, "gone") == 0) {
 		give_back();
+	}
 	join(cook);
 }
 
@@ -221,9 +222,9 @@ static void writes_byte(void *ends)
 	CHECK(write(((int *)ends)[1], "x", 1) == 1);
 }
 
-static void signals_parent(void *unused)
 static int sent = SIGUSR1;
 
+static void signals_parent(void *unused)
 {
 	(void)unused;
 	kill(getppid(), sent);
@@ -307,7 +308,6 @@ static void by_handler(void)
 	join(thread);
 }
 
-static void by_pause(void)
 // The signal that preempts threads, too.
 static void by_urgent(void)
 {
@@ -315,6 +315,7 @@ static void by_urgent(void)
 	by_handler();
 }
 
+static void by_pause(void)
 {
 	CHECK(signal(SIGUSR1, on_signal) != SIG_ERR);
 	pthread_t thread = started("waiter", waits_for_semaphore, NULL);
@@ -363,6 +364,22 @@ static void by_main_child(void)
 	let_go(thread);
 }
 
+static int posts_here(void *unused)
+{
+	posts(unused);
+	return 0;
+}
+
+// A process in this very memory wakes whoever waits there.
+static void by_memory(void)
+{
+	static _Alignas(16) char stack[64 << 10];
+	started("waiter", waits_for_condition, NULL);
+	int flags = CLONE_VM | CLONE_FS | CLONE_FILES | SIGCHLD;
+	CHECK(clone(posts_here, stack + sizeof stack, flags, NULL) > 0);
+	sem_wait(&empty);
+}
+
 // A mutex that a child unlocks; it is of a type that does not ask who does.
 static pthread_mutex_t *others_mutex(void)
 {
@@ -407,12 +424,14 @@ static const struct {
 	{"socket", by_socket},
 	{"main socket", by_main_socket},
 	{"handler", by_handler},
+	{"urgent handler", by_urgent},
 	{"pause", by_pause},
 	{"timer", by_timer},
 	{"sigwait", by_sigwait},
 	{"main sigwait", by_main_sigwait},
 	{"child", by_child},
 	{"main child", by_main_child},
+	{"memory", by_memory},
 	{"shared mutex", by_shared_mutex},
 	{"main shared mutex", by_main_shared_mutex},
 	{"shared semaphore", by_shared_semaphore},
@@ -424,7 +443,6 @@ static void alive(const char *how)
 	CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
 	for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
 		if (strcmp(how, ways[i].name) == 0) {
-	{"urgent handler", by_urgent},
 			ways[i].run();
 			while (wait(NULL) > 0) {
 			}
