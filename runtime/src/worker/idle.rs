@@ -25,6 +25,8 @@ impl Worker {
         }
         self.record.set_running(None);
         let naps = self.naps.begin(self.now.get());
+        // Who sees it asleep takes it for true.
+        self.before_sleep();
         self.sleeping.announce(naps);
         self.runtime.sleepers.fetch_add(1, Relaxed);
         self.runtime.nappers.fetch_add(u32::from(naps), Relaxed);
@@ -33,7 +35,6 @@ impl Worker {
             && self.offered.len() == 0
             && self.requests.is_empty()
         {
-            self.before_sleep();
             // Not instead of a nap, which ends by itself: who gives to one that naps relies on it.
             let leaves = !naps && self.is_to_leave.load(Relaxed);
             match if leaves { self.leave_seat() } else { Leaving::Stays } {
