@@ -160,8 +160,11 @@ static void be_disk(int fuse)
 		} else if (any > 0) {
 			serve(fuse, &one);
 		}
-		for (; !shared->is_held && count > 0; shared->held = count)
-			serve(fuse, &held[--count]);
+		while (!shared->is_held && count > 0) {
+			/* Before the answer: who gets the last one looks whether all have theirs. */
+			shared->held = --count;
+			serve(fuse, &held[count]);
+		}
 	}
 }
 
