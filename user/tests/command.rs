@@ -80,6 +80,9 @@ fn a_program_that_cannot_says_why_and_runs() {
 
 #[test]
 fn a_mutex_that_the_kernel_hands_on_is_refused_to_threads() {
+    if !can_run(&["cc"]) {
+        return;
+    }
     let folder = folder("inherits");
     let program = built(&folder, "inherits", &["-pthread"]);
     let output = output(run(&[program.to_str().expect("a name")]));
