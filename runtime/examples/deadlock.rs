@@ -1,6 +1,6 @@
 //! Two threads wait for each other's end of a semaphore pair: what heddle says about it.
 //!
-//! Prints the deadlock report and ends after five seconds by an alarm signal.
+//! Prints the deadlock report, and ends after a minute by an alarm signal.
 
 use heddle::sync::Semaphore;
 use heddle::thread::Builder;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 fn main() {
     // SAFETY: plain libc call; the default action of SIGALRM ends the process.
-    unsafe { libc::alarm(5) };
+    unsafe { libc::alarm(60) };
     let never = Arc::new(Semaphore::new(0));
     let threads: Vec<_> = ["philosopher", "other philosopher"]
         .into_iter()
