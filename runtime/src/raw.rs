@@ -370,6 +370,9 @@ pub fn text_of(address: usize) -> Option<(usize, usize)> {
 /// The signal that preempts full threads; the program's masks must not block it on workers.
 pub const PREEMPTION_SIGNAL: i32 = crate::preempt::SIGNAL;
 
+/// Its handler, which passes on what it is not for; and who says what the program has set for that.
+pub use crate::sys::signals::{interrupter, set_interrupter_of_program};
+
 /// The other signals that workers let through: those that report a fault of the program.
 pub const FAULTS: [i32; 6] = crate::sys::task::FAULTS;
 

@@ -133,6 +133,7 @@ What differs with --threads user:
   handled by a thread that does, up to some ms later; up to a second where the main thread had let
   it through in a handler alone. SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP and SIGABRT act at once
   where they are sent to a process that blocks them in all of its threads; they do not wait for one.
+  A handler of SIGURG, by which threads are preempted, ends no call early.
   What the kernel keeps for each kernel thread a thread cannot change, for it would hold for its
   worker: identities by system call and setfsuid, capset, unshare, setns, seccomp and what prctl
   has of that, personality, ptrace. These fail with EPERM, and a line says which; the main thread

@@ -189,6 +189,8 @@ impl Interrupted {
 const MARK: usize = 0x6865_6464_6c65;
 /// How the signal was treated before, and what to call for marked ones.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
+/// How the program has it treated now, where it does not ask the kernel for that.
+static OF_PROGRAM: OnceLock<fn() -> libc::sigaction> = OnceLock::new();
 static HANDLER: OnceLock<fn(&Interrupted)> = OnceLock::new();
 
 /// Has `handler` called for signals of [`send_marked`], on the stack that they interrupt, with
@@ -201,7 +203,7 @@ pub(crate) fn install_interrupter(signal: i32, handler: fn(&Interrupted)) -> io:
         libc::sigaction(signal, core::ptr::null(), &mut before);
         let _ = BEFORE.set(before);
         let mut action: libc::sigaction = core::mem::zeroed();
-        action.sa_sigaction = on_interrupt as *const () as usize;
+        action.sa_sigaction = interrupter();
         action.sa_flags = libc::SA_RESTART | libc::SA_SIGINFO;
         libc::sigemptyset(&mut action.sa_mask);
         if libc::sigaction(signal, &action, core::ptr::null_mut()) != 0 {
@@ -211,7 +213,21 @@ pub(crate) fn install_interrupter(signal: i32, handler: fn(&Interrupted)) -> io:
     Ok(())
 }
 
-/// Whether `signal` has that handler, and had none before: one that is not marked does nothing.
+/// Has `ask` say whose the signals are that are not marked, whenever one comes. Once.
+pub fn set_interrupter_of_program(ask: fn() -> libc::sigaction) {
+    let _ = OF_PROGRAM.set(ask);
+}
+
+/// The handler of [`install_interrupter`].
+pub fn interrupter() -> usize {
+    on_interrupt as *const () as usize
+}
+
+fn of_program() -> Option<libc::sigaction> {
+    OF_PROGRAM.get().map(|ask| ask()).or_else(|| BEFORE.get().copied())
+}
+
+/// Whether `signal` has that handler, and the program none: one that is not marked does nothing.
 pub(crate) fn has_interrupter_alone(signal: i32) -> bool {
     // SAFETY: all zero bytes are a valid action, which the call overwrites.
     let now = unsafe {
@@ -219,8 +235,8 @@ pub(crate) fn has_interrupter_alone(signal: i32) -> bool {
         libc::sigaction(signal, core::ptr::null(), &mut now);
         now
     };
-    let had_none = |it: &libc::sigaction| matches!(it.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN);
-    now.sa_sigaction == on_interrupt as *const () as usize && BEFORE.get().is_some_and(had_none)
+    let is_none = |it: libc::sigaction| matches!(it.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN);
+    now.sa_sigaction == interrupter() && of_program().is_some_and(is_none)
 }
 
 // The handler may end its thread, by an unwind through this frame.
@@ -238,8 +254,8 @@ extern "C-unwind" fn on_interrupt(
         // SAFETY: as above.
         return handler(&unsafe { Interrupted::of(context) });
     }
-    if let Some(before) = BEFORE.get() {
-        pass_on(before, signal, info, context);
+    if let Some(action) = of_program() {
+        pass_on(&action, signal, info, context);
     }
 }
 
@@ -257,17 +273,17 @@ pub unsafe fn keep_alternate_stack(context: *mut libc::c_void) {
 
 /// Calls who handled a signal before.
 fn pass_on(
-    before: &libc::sigaction,
+    action: &libc::sigaction,
     signal: i32,
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
     type Full = extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void);
     type Plain = extern "C" fn(i32);
-    match before.sa_sigaction {
+    match action.sa_sigaction {
         // Its default is to be ignored.
         libc::SIG_DFL | libc::SIG_IGN => {}
-        handler if before.sa_flags & libc::SA_SIGINFO != 0 => {
+        handler if action.sa_flags & libc::SA_SIGINFO != 0 => {
             // SAFETY: a handler installed with SA_SIGINFO has this signature.
             let handler: Full = unsafe { core::mem::transmute(handler) };
             handler(signal, info, context);

@@ -1,7 +1,11 @@
-//! What the program has set for faults: signals that report what a thread itself did.
+//! What the program has set for faults, signals that report what a thread itself did; and for the
+//! one by which threads are preempted.
 //!
-//! Their handlers are called by `faults.rs`, which says why: the kernel has one handler for all
-//! ([`entry`], or the runtime's for SIGSEGV), and what the program sets is kept here.
+//! The handlers of faults are called by `faults.rs`, which says why: the kernel has one handler for
+//! all ([`entry`], or the runtime's for SIGSEGV), and what the program sets is kept here.
+//!
+//! The preemption signal stays the runtime's once it has it, which calls the program's handler for
+//! what others have sent, with the runtime's flags.
 //!
 //! Invariant: what is kept here is the program's action for a signal wherever the kernel's handler
 //! is ours. An action that is no handler is the kernel's, but for SIGSEGV, whose overflows are
@@ -54,8 +58,10 @@ impl Kept {
 /// All zero words are the default action.
 const _: () = assert!(libc::SIG_DFL == 0);
 
-/// The runtime's list of faults, in its order.
-static KEPT: [Kept; raw::FAULTS.len()] = [const { Kept::new() }; raw::FAULTS.len()];
+/// Of how many signals.
+const COUNT: usize = raw::FAULTS.len() + 1;
+/// What they have.
+static KEPT: [Kept; COUNT] = [const { Kept::new() }; COUNT];
 /// Whose [`KEPT`] is: the process that began to keep. A child of `vfork` has another number, and
 /// the same memory.
 static OWNER: AtomicI32 = AtomicI32::new(0);
@@ -73,9 +79,19 @@ pub fn is_in_vfork() -> bool {
     owner != 0 && unsafe { libc::getpid() } != owner
 }
 
-/// What is kept for this signal, if it reports a fault.
+/// The runtime's list of faults, in its order, and what is kept last.
+fn numbers() -> impl Iterator<Item = c_int> {
+    raw::FAULTS.into_iter().chain([raw::PREEMPTION_SIGNAL])
+}
+
+/// What is kept for this signal, if it is one of those.
 pub fn kept(signal: c_int) -> Option<&'static Kept> {
-    raw::FAULTS.iter().position(|fault| *fault == signal).map(|index| &KEPT[index])
+    numbers().position(|number| number == signal).map(|index| &KEPT[index])
+}
+
+/// What the program has set for the preemption signal.
+fn for_preemption_signal() -> sigaction {
+    KEPT[COUNT - 1].get()
 }
 
 /// Whether it is no handler.
@@ -83,9 +99,14 @@ pub fn is_plain(action: &sigaction) -> bool {
     action.sa_sigaction == libc::SIG_DFL || action.sa_sigaction == libc::SIG_IGN
 }
 
+/// Whether the kernel's handler is the runtime's.
+fn is_runtimes(handler: usize) -> bool {
+    handler == raw::fault_handler() || handler == raw::interrupter()
+}
+
 /// Whether the kernel's handler is ours.
 fn is_ours(handler: usize) -> bool {
-    handler == entry as *const () as usize || handler == raw::fault_handler()
+    handler == entry as *const () as usize || is_runtimes(handler)
 }
 
 fn kernels(signal: c_int) -> Option<sigaction> {
@@ -109,6 +130,10 @@ pub fn action_of(signal: c_int) -> Option<sigaction> {
 fn in_kernel(signal: c_int, action: &sigaction) -> sigaction {
     let looks = signal == libc::SIGSEGV;
     let mut ours = *action;
+    if signal == raw::PREEMPTION_SIGNAL {
+        // The runtime does not have it yet.
+        return ours;
+    }
     if looks || !is_plain(action) {
         ours.sa_sigaction = entry as *const () as usize;
         let kept_flags = libc::SA_ONSTACK | libc::SA_RESTART;
@@ -194,7 +219,7 @@ fn set(signal: c_int, kept: &Kept, action: &sigaction) -> c_int {
         put_back();
     }
     let now = kernels(signal);
-    let runtimes = now.is_some_and(|now| now.sa_sigaction == raw::fault_handler());
+    let runtimes = now.is_some_and(|now| is_runtimes(now.sa_sigaction));
     // Before the kernel can call ours for it.
     let before = kept.get();
     kept.set(action);
@@ -211,11 +236,12 @@ fn set(signal: c_int, kept: &Kept, action: &sigaction) -> c_int {
 /// the runtime looks at faults.
 pub fn begin() {
     alone(|| {
-        for (signal, kept) in raw::FAULTS.into_iter().zip(&KEPT) {
+        for (signal, kept) in numbers().zip(&KEPT) {
             if let Some(action) = kernels(signal) {
                 set(signal, kept, &action);
             }
         }
+        raw::set_interrupter_of_program(for_preemption_signal);
         // SAFETY: no arguments.
         OWNER.store(unsafe { libc::getpid() }, Relaxed);
     });
@@ -286,7 +312,7 @@ unsafe extern "C-unwind" fn heddle_user___sigaction(
     unsafe { heddle_user_sigaction(signal, action, old) }
 }
 
-/// `signal` of a fault, with these flags; what was set before.
+/// `signal` of one that is kept, with these flags; what was set before.
 fn signal_with(signal: c_int, handler: usize, flags: c_int) -> usize {
     // SAFETY: all zero bytes are a valid action.
     let (mut action, mut old): (sigaction, sigaction) = unsafe { mem::zeroed() };
@@ -298,7 +324,7 @@ fn signal_with(signal: c_int, handler: usize, flags: c_int) -> usize {
     }
 }
 
-/// The C library's `signal`, but for faults.
+/// The C library's `signal`, but for what is kept.
 macro_rules! setters {
     ($($name:ident = $real:ident, $flags:expr;)+) => {
         // SAFETY: the C library's functions, where it has them.
