@@ -400,6 +400,7 @@ pub fn full_thread_bytes() -> usize {
 
 pub use crate::sys::libc_tls::late::look as look_for_libraries;
 pub use crate::sys::libc_tls::late::{LatePart, begin as begin_to_look_for_libraries};
+pub use crate::sys::libc_tls::set_tid as set_tid_in_c_library;
 
 /// Gives a full thread that is older than a library the first values of the library's part.
 ///

@@ -124,8 +124,8 @@ What differs with --threads user:
   /proc/self/comm is the main thread's, /proc/self/status (its masks of signals, its CPUs) tells of
   that one, too. ps -L, top -H and pidstat -t show the main thread, the
   workers (heddle-0, heddle-1, ...) and heddle's helpers (heddle-monitor, heddle-steward,
-  heddle-signals, heddle-blocking); heddle ps and heddle top show the threads. The size of the
-  process in top (VIRT) has 256 GiB in which stacks may lie.
+  heddle-signals, heddle-blocking, heddle-proxy); heddle ps and heddle top show the threads. The
+  size of the process in top (VIRT) has 256 GiB in which stacks may lie.
   A signal that is sent to a thread is handled there, on its own stack or its alternate one; not
   while it waits for a disk or the look-up of a name. Nor does a cancellation end that look-up,
   which is made as /etc/resolv.conf says, not the thread's _res. A handler is told the registers of
@@ -138,8 +138,11 @@ What differs with --threads user:
   worker: identities by system call and setfsuid, capset, unshare, setns, seccomp and what prctl
   has of that, personality, ptrace. These fail with EPERM, and a line says which; the main thread
   and children change them as ever. Memory policies are accepted and act on nothing; a deadline
-  for the scheduler is refused with EPERM, set_robust_list with ENOSYS. A thread that ends leaves
-  its robust mutexes to the next; those that threads hold when the process is killed stay held.
+  for the scheduler is refused with EPERM, set_robust_list with ENOSYS. A thread that locks a robust
+  mutex, or one shared with other processes that knows its owner, or a shared read-write lock, has a
+  kernel thread (heddle-proxy) that sleeps beside it as long as it lives: the kernel releases robust
+  mutexes by that one when the process ends or is killed. Where the kernel makes no more threads,
+  those that the thread holds when the process ends stay held.
   A thread that ends by the number of exit(2) runs the destructors of its keys.
   A thread's clock of CPU time is its own, but no timer goes by it (ENOTSUP);
   getrusage(RUSAGE_THREAD) tells CPU time alone, all of it as the user's.

@@ -23,6 +23,7 @@ use rustix::thread::Timespec;
 
 use super::{protocol, theirs, wait, wake};
 use crate::clock;
+use crate::sys::proxy;
 use crate::threads::number;
 use crate::threads::stuck::Call;
 
@@ -33,8 +34,9 @@ const AWAITED: u32 = 2;
 pub const RECURSIVE: i32 = 1;
 const ERRORCHECK: i32 = 2;
 const TYPES: i32 = 3;
+const ROBUST: i32 = 16;
 /// Robust or process-shared: the C library's.
-pub const FOREIGN: i32 = 16 | 128;
+pub const FOREIGN: i32 = ROBUST | 128;
 /// Where the C library has the ceiling in the word.
 const CEILING_SHIFT: u32 = 19;
 /// It inherits priority.
@@ -78,6 +80,14 @@ impl Mutex {
     #[inline(always)]
     pub fn is_foreign(&self) -> bool {
         self.kind.load(Relaxed) & FOREIGN != 0
+    }
+
+    /// Before the C library locks it for the caller: whether it is the caller's may be asked by the
+    /// number of its owner, in any process, and at its end by the kernel.
+    fn prepare_foreign(&self) {
+        if self.kind.load(Relaxed) & ROBUST != 0 || matches!(self.kind(), RECURSIVE | ERRORCHECK) {
+            proxy::ask_for();
+        }
     }
 
     /// Whether the kernel hands it on, by priority.
@@ -314,6 +324,7 @@ pub unsafe extern "C" fn heddle_user_pthread_mutex_lock(mutex: *mut pthread_mute
     unsafe {
         let it = of(mutex);
         if it.is_foreign() {
+            it.prepare_foreign();
             return protocol::refusal(it)
                 .unwrap_or_else(|| theirs(|| libc::pthread_mutex_lock(mutex)));
         }
@@ -330,6 +341,7 @@ pub unsafe extern "C" fn heddle_user_pthread_mutex_trylock(mutex: *mut pthread_m
     unsafe {
         let it = of(mutex);
         if it.is_foreign() {
+            it.prepare_foreign();
             return protocol::refusal(it).unwrap_or_else(|| libc::pthread_mutex_trylock(mutex));
         }
         if it.has_ceiling() && protocol::is_above(it) {
@@ -367,6 +379,7 @@ pub unsafe extern "C" fn heddle_user_pthread_mutex_clocklock(
     unsafe {
         let it = of(mutex);
         if it.is_foreign() {
+            it.prepare_foreign();
             return protocol::refusal(it)
                 .unwrap_or_else(|| theirs(|| pthread_mutex_clocklock(mutex, clock, at)));
         }

@@ -25,7 +25,7 @@ use libc::{clockid_t, pthread_rwlock_t, timespec};
 
 use super::{theirs, wait, wake};
 use crate::clock;
-use crate::sys::own_memory;
+use crate::sys::{own_memory, proxy};
 use crate::threads::number;
 use crate::threads::stuck::Call;
 
@@ -321,6 +321,7 @@ macro_rules! side {
             unsafe {
                 let it = of(lock);
                 if it.is_shared() {
+                    proxy::ask_for();
                     return theirs(|| $real_lock(lock));
                 }
                 it.$wait(|| Ok(Moment::Never))
@@ -333,6 +334,7 @@ macro_rules! side {
             unsafe {
                 let it = of(lock);
                 if it.is_shared() {
+                    proxy::ask_for();
                     return $real_try(lock);
                 }
                 it.$attempt()
@@ -355,6 +357,7 @@ macro_rules! side {
             unsafe {
                 let it = of(lock);
                 if it.is_shared() {
+                    proxy::ask_for();
                     return theirs(|| $real_clock(lock, clock, at));
                 }
                 it.$wait(|| clock::moment(clock, &*at))

@@ -10,6 +10,7 @@ pub mod identity;
 pub mod interruptible;
 pub mod kept;
 pub mod own_memory;
+pub mod proxy;
 pub mod robust;
 pub mod scheduling;
 pub mod signals;

@@ -2,8 +2,8 @@
 //! threads, whoever waits for one, or comes later, is told that its owner is dead.
 //!
 //! The C library links the mutexes of each thread behind a head in the thread's descriptor, and
-//! tells the kernel where that is; of full threads it knows nothing. So a process that is killed
-//! leaves those held that its full threads held.
+//! tells the kernel where that is; of full threads it knows nothing. What becomes of the mutexes
+//! when the whole process ends is in `proxy.rs`.
 //!
 //! Invariant: nothing here faults, whatever has become of the mutexes' memory; but for a mutex that
 //! the thread holds by its word in memory that nobody may write any more.
@@ -13,8 +13,7 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use super::own_memory;
-use crate::threads;
+use super::{own_memory, proxy};
 
 const WAITERS: u32 = 0x8000_0000;
 const OWNER_DIED: u32 = 0x4000_0000;
@@ -102,7 +101,7 @@ fn leave(link: usize, offset: isize) -> Result<(), c_int> {
     let mut seen = own_memory::read(place)?;
     // SAFETY: a word that can be read, which is changed by its users' own rules.
     let word = unsafe { AtomicU32::from_ptr(place) };
-    while seen & NUMBER == threads::number() {
+    while seen & NUMBER == proxy::number() {
         // ORDER: Release publishes what the owner did to who takes it; Acquire for the next try.
         match word.compare_exchange(seen, seen & WAITERS | OWNER_DIED, Release, Acquire) {
             Ok(_) if seen & WAITERS != 0 => {

@@ -30,7 +30,7 @@ use super::{
 };
 use crate::account::tripwire;
 use crate::real;
-use crate::sys::{kept, robust};
+use crate::sys::{kept, proxy, robust};
 
 /// `struct _Unwind_Exception` of the unwinder's ABI.
 #[repr(C, align(16))]
@@ -126,6 +126,7 @@ pub fn end(me: &'static Pthread) -> ! {
     own::stop_running();
     // In the kernel's order: who waits for the word may do away with the mutexes.
     robust::end();
+    proxy::give_back(me.lent());
     kept::clear(me.end_word());
     registry::leave(me.slot.load(Relaxed));
     // ORDER: Release publishes the result; Acquire, for a detached one may be freed. SeqCst: the

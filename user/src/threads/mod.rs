@@ -50,6 +50,7 @@ use self::signals::Signals;
 pub use self::schedule::priority;
 use crate::account::Born;
 use crate::account::tripwire::Tripwire;
+use crate::sys::proxy::Lent;
 
 thread_local! {
     /// See [`number`].
@@ -102,6 +103,7 @@ struct Own {
     tripwire: Tripwire,
     /// The word that its end clears: `set_tid_address`.
     end_word: Cell<*mut u32>,
+    lent: Lent,
 }
 
 impl Default for Own {
@@ -114,6 +116,7 @@ impl Default for Own {
             asynchronous: AtomicBool::new(false),
             tripwire: Tripwire::default(),
             end_word: Cell::new(core::ptr::null_mut()),
+            lent: Lent::default(),
         }
     }
 }
@@ -192,6 +195,11 @@ impl Pthread {
     /// For the thread itself alone.
     pub fn tripwire(&self) -> &Tripwire {
         &self.own.tripwire
+    }
+
+    /// For the thread itself alone.
+    pub fn lent(&self) -> &Lent {
+        &self.own.lent
     }
 
     pub fn signals(&self) -> &Signals {

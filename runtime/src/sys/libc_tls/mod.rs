@@ -19,7 +19,7 @@
 //! | tcb, self | the thread pointer | `pthread_self`, every access to TLS |
 //! | dtv | by `_dl_allocate_tls`, or as it was | `__tls_get_addr` |
 //! | multiple_threads, stack and pointer guard | as in every thread | locks, canaries, `setjmp` |
-//! | tid | a number above all kernel thread ids, the thread's own | recursive mutexes |
+//! | tid | a number above all kernel thread ids; see [`set_tid`] | recursive mutexes |
 //! | robust list head | empty | robust mutexes |
 //! | link in the list of threads | itself alone | `fork`, which takes it out in the child |
 //! | specific | the first block of keys inside the structure | `pthread_getspecific` |
@@ -282,6 +282,14 @@ pub(crate) fn own_of<T>(tls: *mut u8) -> *mut T {
 pub(crate) fn begin() {
     // SAFETY: sets the calling thread's pointers to the tables of its locale.
     unsafe { (examined().functions.ctype_init)() };
+}
+
+/// The C library's functions write `tid` into what the calling full thread locks from now on.
+pub fn set_tid(tid: u32) {
+    let library = examined();
+    let pthread = library.functions.pthread_of(crate::arch::thread_pointer() as *mut u8);
+    // SAFETY: a full thread's own.
+    unsafe { library.fields.set_tid(pthread, tid) };
 }
 
 /// Runs the destructors of the calling full thread's locals and keys, in the C library's order.
