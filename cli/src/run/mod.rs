@@ -143,7 +143,6 @@ What differs with --threads user:
   kernel thread (heddle-proxy) that sleeps beside it as long as it lives: the kernel releases robust
   mutexes by that one when the process ends or is killed. Where the kernel makes no more threads,
   those that the thread holds when the process ends stay held.
-  A thread that ends by the number of exit(2) runs the destructors of its keys.
   A thread's clock of CPU time is its own, but no timer goes by it (ENOTSUP);
   getrusage(RUSAGE_THREAD) tells CPU time alone, all of it as the user's.
   Policy, sizes of stacks, report and profile are as with kernel threads. Classes, priorities and

@@ -48,7 +48,7 @@ pub unsafe extern "C-unwind" fn heddle_user_syscall(
             this().map(|me| alternate::by_number(me, a as *const _, b as *mut _).map(|()| 0))
         }
         libc::SYS_exit if kept::has_none() => match this() {
-            Some(me) => end::end(me),
+            Some(me) => end::end_by_number(me),
             None => None,
         },
         _ => return of_thread(number, [a, b, c, d, e, f]),

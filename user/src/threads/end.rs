@@ -8,7 +8,7 @@
 //! 2. At the frame below the start function, or at the end of the stack, [`end`] takes over; it
 //!    does not return.
 //! 3. [`end`] runs the destructors of what the thread has by itself, then publishes the end. From
-//!    then on what describes the thread may be gone.
+//!    then on what describes the thread may be gone. Who calls exit(2) by number runs none.
 //!
 //! `pthread_exit` of the main thread, which is a kernel thread, lets the process live until the
 //! last thread of the program has ended: workers never end, so the C library alone would wait for
@@ -118,10 +118,26 @@ pub fn end(me: &'static Pthread) -> ! {
         raw::destroy_values();
         end_process();
     }
+    close(me);
+    raw::destroy_values();
+    publish(me)
+}
+
+/// Ends the calling full thread as the kernel's exit(2) does: no destructor is run.
+pub fn end_by_number(me: &'static Pthread) -> ! {
+    close(me);
+    publish(me)
+}
+
+/// From here on the thread is neither cancelled nor sent signals.
+fn close(me: &'static Pthread) {
     raw::set_cancellable(false);
     signals::close(me);
     tripwire::end(me.tripwire());
-    raw::destroy_values();
+}
+
+/// Tells of the calling thread's end, and leaves its stack.
+fn publish(me: &'static Pthread) -> ! {
     crate::account::ended(own::kind().load(Relaxed), &me.born.get());
     own::stop_running();
     // In the kernel's order: who waits for the word may do away with the mutexes.
