@@ -74,6 +74,8 @@ pub struct Made {
     /// Lowest usable address of its stack, and the bytes from there on, a full thread's
     /// thread-local storage included.
     pub stack: (*mut u8, usize),
+    /// From that address on so many bytes can be read and are no other thread's.
+    pub readable_bytes: usize,
 }
 
 /// Full threads will be described by this many bytes: they lie where the thread pointer leads to.
@@ -117,6 +119,7 @@ pub unsafe fn spawn_described<T>(
         thread: unsafe { Thread::adopt(thread) },
         thread_pointer: if is_full { thread.thread_pointer() } else { ptr::null_mut() },
         stack: (usable_from(thread), thread.stack_bytes() - crate::sys::memory::PAGE),
+        readable_bytes: crate::stack::readable_bytes(thread.class.get() as usize),
     };
     // SAFETY: the top of a stack that nobody uses yet, or the room behind the block; aligned to 64.
     unsafe {

@@ -15,6 +15,8 @@ pub(crate) use pool::{
     Cache, KERNEL_CLASS, SLOTS_MADE, decay, forget_pools, give, give_all, slots_made, take,
 };
 
+pub(crate) use region::readable_bytes;
+
 use crate::sys::libc_tls;
 
 /// Bytes of a stack by size class, its guard page included.

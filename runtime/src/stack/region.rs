@@ -30,6 +30,13 @@ pub(super) const fn stride(class: usize) -> usize {
     if size < APART_FROM_BYTES { size } else { size + APART_BYTES }
 }
 
+/// Bytes from the lowest usable address of a stack on that can be read and are no other stack's: as
+/// many as the class says where stacks are apart.
+pub(crate) const fn readable_bytes(class: usize) -> usize {
+    let (own, apart) = (CLASS_BYTES[class], stride(class) - CLASS_BYTES[class]);
+    if apart < PAGE { own - PAGE } else { own }
+}
+
 /// Which guards are in force: 0 unknown, 1 markers, 2 mappings.
 static GUARDS: AtomicU8 = AtomicU8::new(0);
 

@@ -21,8 +21,9 @@ use std::sync::OnceLock;
 /// What our own frames and a signal's may need beside the program's, in a small stack; in a large
 /// one it is what a full thread really needs, on processors where a signal needs more.
 pub const EXTRA_BYTES: usize = 16 << 10;
-/// From this size on the extra bytes and the thread-local storage are taken out of what was asked
-/// for, as the C library does it: the sizes of the runtime's stacks are powers of two.
+/// Above this size the extra bytes and the thread-local storage are taken out of what was asked
+/// for, as the C library does it: the sizes of the runtime's stacks are powers of two. A stack of
+/// just this size would be told of as a page less, its guard.
 const LARGE_BYTES: usize = 256 << 10;
 /// The runtime's largest stack.
 const STACK_BYTES_MAX: usize = 64 << 20;
@@ -92,11 +93,7 @@ impl Wanted {
 
     /// For the runtime's builder.
     pub fn stack_bytes(&self) -> usize {
-        if self.bytes >= LARGE_BYTES {
-            self.bytes - extra_bytes()
-        } else {
-            self.bytes + EXTRA_BYTES
-        }
+        if self.bytes > LARGE_BYTES { self.bytes - extra_bytes() } else { self.bytes + EXTRA_BYTES }
     }
 
     /// # Safety

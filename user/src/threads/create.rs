@@ -172,7 +172,7 @@ unsafe fn create(
             argument,
             about: Mutex::new(About {
                 processors,
-                ..About::new(wanted, schedule, made.thread, made.stack)
+                ..About::new(wanted, schedule, made.thread, (made.stack.0, made.readable_bytes))
             }),
             own: Own::default(),
             told_cpu_ns: AtomicU64::new(0),

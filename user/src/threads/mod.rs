@@ -125,6 +125,7 @@ impl Default for Own {
 struct About {
     thread: Option<Thread>,
     name: [u8; 16],
+    /// What is told of it.
     stack: (usize, usize),
     guard_bytes: usize,
     schedule: schedule::Schedule,
