@@ -24,7 +24,7 @@ use core::sync::atomic::{AtomicU32, fence};
 use core::time::Duration;
 use std::sync::OnceLock;
 
-use heddle_record::{Kind, State};
+use heddle_record::{Fields, Kind, State};
 
 use crate::control::{self, Control, WaitKind};
 use crate::lot::node;
@@ -41,6 +41,8 @@ pub(crate) static KERNEL_WAITERS: AtomicU32 = AtomicU32::new(0);
 pub(crate) static HELPERS_IDLE: AtomicU32 = AtomicU32::new(0);
 /// What the names of heddle's own kernel threads begin with.
 const OWN_NAME: &str = "heddle-";
+/// What is said instead of a name.
+const ENDED: &str = "a thread that has ended";
 /// Threads that the report lists.
 const LISTED: usize = 16;
 /// Time between the first two looks.
@@ -94,11 +96,21 @@ pub fn on_deadlock(describe: Describe) {
 
 /// Writes which thread has `slot`, by number and name.
 pub fn name_slot(slot: u32, out: &mut dyn Write) -> core::fmt::Result {
-    if slot >= stack::slots_made() || table::record(slot).read().is_none() {
-        return write!(out, "a thread that has ended");
+    // Who ended may not have been released yet.
+    let is_live = |it: Fields| it.is_used() && it.state != State::Finished;
+    if slot >= stack::slots_made() || !table::record(slot).read().is_some_and(is_live) {
+        return write!(out, "{ENDED}");
     }
     // SAFETY: below the number of slots made.
     overflow::name(unsafe { control::at(slot) }, out)
+}
+
+/// As [`name_slot`], of the thread that had `slot` in this generation: another may have it now.
+pub fn name_slot_of(slot: u32, generation: u32, out: &mut dyn Write) -> core::fmt::Result {
+    if slot < stack::slots_made() && table::record(slot).generation() != generation {
+        return write!(out, "{ENDED}");
+    }
+    name_slot(slot, out)
 }
 
 /// Writes which kernel thread has this id, by number and name.

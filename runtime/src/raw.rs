@@ -14,7 +14,7 @@ use crate::thread::{Builder, Thread};
 use crate::{runtime, sched};
 
 pub use crate::control::Outcome;
-pub use crate::deadlock::{Waited, idle, name_kernel_thread, name_slot, on_deadlock};
+pub use crate::deadlock::{Waited, idle, name_kernel_thread, name_slot, name_slot_of, on_deadlock};
 pub use crate::io::call::{deadline, operate, receive, retry, send, wait_ready};
 pub use crate::io::reactor::Interest;
 pub use crate::lot::{

@@ -109,6 +109,24 @@ fn a_wait_for_what_is_gone_is_told() {
     std::fs::remove_dir_all(folder).expect("ours");
 }
 
+#[test]
+fn who_has_ended_is_not_taken_for_who_came_later() {
+    if !can_run(&["cc"]) {
+        return;
+    }
+    let folder = folder("ended-owners");
+    let program = built(&folder, "stuck", &[]);
+    let lines = report(program.to_str().expect("a name"), "stuck orphan");
+    says(&lines, &["all 9 threads wait"]);
+    let heirs: Vec<_> = lines.iter().filter(|line| line.contains("\"heir\"")).collect();
+    assert_eq!(heirs.len(), 6, "{lines:#?}");
+    for line in heirs {
+        let is_told = ["held by a thread that has ended", "written by a thread that has ended"];
+        assert!(is_told.iter().any(|words| line.contains(words)), "{line}");
+    }
+    std::fs::remove_dir_all(folder).expect("ours");
+}
+
 /// What the program says where something comes after a while, on standard error too.
 fn said(mut command: Command, program: &Path, how: &str) -> String {
     command.arg(program).args([how, LATER_MS]);

@@ -15,7 +15,7 @@
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicI16, AtomicI32, AtomicU32};
+use core::sync::atomic::{AtomicI16, AtomicI32, AtomicU32, AtomicU64};
 
 use heddle::raw::{self, Ended, Moment};
 use libc::{clockid_t, pthread_mutex_t, timespec};
@@ -24,7 +24,7 @@ use rustix::thread::Timespec;
 use super::{protocol, theirs, wait, wake};
 use crate::clock;
 use crate::sys::proxy;
-use crate::threads::number;
+use crate::threads::mark;
 use crate::threads::stuck::Call;
 
 const FREE: u32 = 0;
@@ -53,8 +53,9 @@ const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000 };
 pub struct Mutex {
     word: AtomicU32,
     count: AtomicU32,
-    owner: AtomicU32,
-    users: u32,
+    /// Its mark. The number is where the C library has it, the rest in a count that it keeps while
+    /// somebody holds the mutex, and that it wants to be 0 when nobody does.
+    owner: AtomicU64,
     kind: AtomicI32,
     /// The priority ceiling of a mutex that has one; the C library keeps it in the word.
     ceiling: AtomicI16,
@@ -117,7 +118,7 @@ impl Mutex {
     }
 
     fn is_mine(&self) -> bool {
-        self.owner.load(Relaxed) == number()
+        self.owner.load(Relaxed) == mark()
     }
 
     /// Whether the mutex knows its owner and the caller is not it.
@@ -133,7 +134,7 @@ impl Mutex {
 
     #[inline(always)]
     fn own(&self) {
-        self.owner.store(number(), Relaxed);
+        self.owner.store(mark(), Relaxed);
     }
 
     /// What locking it again means to its owner; `None` when the caller does not own it or the

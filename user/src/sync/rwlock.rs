@@ -26,7 +26,7 @@ use libc::{clockid_t, pthread_rwlock_t, timespec};
 use super::{theirs, wait, wake};
 use crate::clock;
 use crate::sys::{own_memory, proxy};
-use crate::threads::number;
+use crate::threads::mark;
 use crate::threads::stuck::Call;
 
 const COUNT: u32 = (1 << 30) - 1;
@@ -44,7 +44,9 @@ const TURNS: u32 = 60;
 struct RwLock {
     state: AtomicU32,
     writers_word: AtomicU32,
-    unused: [u32; 4],
+    unused: [u32; 3],
+    /// What the mark of the thread that writes has beside the number.
+    writer_generation: AtomicU32,
     /// Number of the thread that writes.
     writer: AtomicU32,
     shared: AtomicU32,
@@ -66,8 +68,8 @@ pub const WRITERS_AT: usize = core::mem::offset_of!(RwLock, writers_word);
 pub enum Held {
     /// So many readers, perhaps none.
     Read(u32),
-    /// The thread with this number.
-    Written(u32),
+    /// The thread with this mark.
+    Written(u64),
 }
 
 /// Who has the lock at this address.
@@ -77,7 +79,10 @@ pub enum Held {
 pub fn held(lock: usize) -> Result<Held, c_int> {
     let word = |at| own_memory::read(core::ptr::with_exposed_provenance::<u32>(lock + at));
     Ok(match word(core::mem::offset_of!(RwLock, state))? & COUNT {
-        WRITTEN => Held::Written(word(core::mem::offset_of!(RwLock, writer))?),
+        WRITTEN => Held::Written(mark_of(
+            word(core::mem::offset_of!(RwLock, writer))?,
+            word(core::mem::offset_of!(RwLock, writer_generation))?,
+        )),
         readers => Held::Read(readers),
     })
 }
@@ -91,11 +96,26 @@ unsafe fn of<'a>(lock: *mut pthread_rwlock_t) -> &'a RwLock {
     unsafe { &*lock.cast::<RwLock>() }
 }
 
+fn mark_of(number: u32, generation: u32) -> u64 {
+    u64::from(generation) << 32 | u64::from(number)
+}
+
 fn is_free(state: u32) -> bool {
     state & COUNT == 0
 }
 
 impl RwLock {
+    /// The caller has taken it to write.
+    fn own(&self) {
+        let mark = mark();
+        self.writer_generation.store((mark >> 32) as u32, Relaxed);
+        self.writer.store(mark as u32, Relaxed);
+    }
+
+    fn writer_mark(&self) -> u64 {
+        mark_of(self.writer.load(Relaxed), self.writer_generation.load(Relaxed))
+    }
+
     fn is_shared(&self) -> bool {
         self.shared.load(Relaxed) != 0
     }
@@ -166,7 +186,7 @@ impl RwLock {
             // ORDER: Acquire pairs with the Release of whoever unlocked.
             match self.state.compare_exchange_weak(state, state | WRITTEN, Acquire, Relaxed) {
                 Ok(_) => {
-                    self.writer.store(number(), Relaxed);
+                    self.own();
                     return 0;
                 }
                 Err(seen) => state = seen,
@@ -205,7 +225,7 @@ impl RwLock {
                 let taken = state | WRITTEN | others;
                 // ORDER: Acquire pairs with the Release of whoever unlocked.
                 if self.state.compare_exchange(state, taken, Acquire, Relaxed).is_ok() {
-                    self.writer.store(number(), Relaxed);
+                    self.own();
                     return 0;
                 }
                 continue;
@@ -243,7 +263,7 @@ impl RwLock {
     }
 
     fn is_mine(&self) -> bool {
-        self.state.load(Relaxed) & COUNT == WRITTEN && self.writer.load(Relaxed) == number()
+        self.state.load(Relaxed) & COUNT == WRITTEN && self.writer_mark() == mark()
     }
 
     fn unlock(&self) -> c_int {

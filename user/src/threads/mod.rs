@@ -53,8 +53,8 @@ use crate::account::tripwire::Tripwire;
 use crate::sys::proxy::Lent;
 
 thread_local! {
-    /// See [`number`].
-    static NUMBER: Cell<u32> = const { Cell::new(0) };
+    /// See [`mark`]; 0 = not known yet.
+    static MARK: Cell<u64> = const { Cell::new(0) };
 }
 
 /// A start function.
@@ -256,20 +256,28 @@ pub fn this() -> Option<&'static Pthread> {
 /// the kernel's; after a fork the one thread of the child keeps it, and with it its locks.
 #[inline(always)]
 pub fn number() -> u32 {
-    match NUMBER.get() {
-        0 => find_number(),
-        number => number,
+    mark() as u32
+}
+
+/// What tells the calling thread from all that were there before: its number, and in the high half
+/// the generation of a full thread's slot.
+#[inline(always)]
+pub fn mark() -> u64 {
+    match MARK.get() {
+        0 => find_mark(),
+        mark => mark,
     }
 }
 
 #[cold]
-fn find_number() -> u32 {
-    let number = match crate::me() {
-        Some(control) => number_of_slot(control.slot()),
-        None => rustix::thread::gettid().as_raw_nonzero().get() as u32,
+fn find_mark() -> u64 {
+    let mark = match crate::me() {
+        // The slot in the low half, as there, and its generation.
+        Some(_) => heddle::thread::current().id().as_u64() + u64::from(NUMBER_FIRST),
+        None => rustix::thread::gettid().as_raw_nonzero().get() as u64,
     };
-    NUMBER.set(number);
-    number
+    MARK.set(mark);
+    mark
 }
 
 /// Whether `number` is one of a full thread's.

@@ -87,7 +87,7 @@ pub fn describe(waited: &Waited, out: &mut dyn Write) -> Result {
 const GONE: &str = ", whose memory is gone";
 
 fn name_owner(mutex: usize, out: &mut dyn Write) -> Result {
-    match own_memory::read(with_exposed_provenance::<u32>(mutex + mutex::OWNER_AT)) {
+    match own_memory::read(with_exposed_provenance::<u64>(mutex + mutex::OWNER_AT)) {
         Ok(0) => Ok(()),
         Ok(owner) => name(", held by ", owner, out),
         Err(_) => write!(out, "{GONE}"),
@@ -102,10 +102,11 @@ fn name_writer(lock: usize, out: &mut dyn Write) -> Result {
     }
 }
 
-fn name(how: &str, number: u32, out: &mut dyn Write) -> Result {
+fn name(how: &str, mark: u64, out: &mut dyn Write) -> Result {
+    let (number, generation) = (mark as u32, (mark >> 32) as u32);
     write!(out, "{how}")?;
     match is_number(number as i32) {
-        true => raw::name_slot(number - NUMBER_FIRST, out),
+        true => raw::name_slot_of(number - NUMBER_FIRST, generation, out),
         false => raw::name_kernel_thread(number as i32, out),
     }
 }

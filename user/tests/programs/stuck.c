@@ -132,6 +132,28 @@ static void give_back(void)
 	CHECK(munmap(lock, bytes) == 0);
 }
 
+static pthread_mutex_t orphan = PTHREAD_MUTEX_INITIALIZER;
+static pthread_rwlock_t lost = PTHREAD_RWLOCK_INITIALIZER;
+
+static void *leaves_locks(void *unused)
+{
+	CHECK(pthread_mutex_lock(&orphan) == 0);
+	CHECK(pthread_rwlock_wrlock(&lost) == 0);
+	return unused;
+}
+
+static void *wants_mutex(void *unused)
+{
+	pthread_mutex_lock(&orphan);
+	return unused;
+}
+
+static void *wants_lock(void *unused)
+{
+	pthread_rwlock_rdlock(&lost);
+	return unused;
+}
+
 static void stuck(const char *how)
 {
 	static pthread_barrier_t begun;
@@ -146,6 +168,12 @@ static void stuck(const char *how)
 		started("guest", waits_at_gate, NULL);
 		CHECK(pthread_rwlock_rdlock(&shelf) == 0);
 		started("scribe", writes, NULL);
+	} else if (strcmp(how, "orphan") == 0) {
+		// One of those that come later gets what the first one had of heddle.
+		join(started(NULL, leaves_locks, NULL));
+		for (int i = 0; i < 6; i++) {
+			started("heir", i % 2 ? wants_mutex : wants_lock, NULL);
+		}
 	} else if (strcmp(how, "many") == 0) {
 		CHECK(pthread_rwlock_wrlock(&shelf) == 0);
 		for (int i = 0; i < 40; i++) {
