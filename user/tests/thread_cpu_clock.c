@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 
 enum { SPINS_MS = 60, SLEEPERS = 4 };
-static int spins, done;
+static int spins, done, read_all;
 
 static long clock_us(clockid_t clock)
 {
@@ -75,6 +75,9 @@ static void *computes(void *arg)
 	CHECK(clock_us(CLOCK_PROCESS_CPUTIME_ID) >= last);
 	in_a_child();
 	set_value(&done, 1);
+	/* Its clock ends with it. */
+	while (!__atomic_load_n(&read_all, __ATOMIC_SEQ_CST))
+		sleep_ms(1);
 	return NULL;
 }
 
@@ -117,6 +120,7 @@ int main(void)
 		sleep_ms(ms);
 	}
 	CHECK_EQ(clock_getres(clock, &unused), 0);
+	set_value(&read_all, 1);
 	/* This thread has slept. */
 	CHECK(own_us() - before < SPINS_MS * 500);
 	CHECK(clock_us(own) <= own_us());
