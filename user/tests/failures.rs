@@ -29,17 +29,19 @@ fn a_fault_in_heddle_says_what_it_did_for_which_thread() {
     }
     let folder = folder("failures");
     let program = built(&folder, "fails", &[]);
-    for (wrong, function, address) in [
-        ("lock", "pthread_mutex_lock", "at address 0x10"),
-        ("unlock", "pthread_mutex_unlock", "at address 0x10"),
-        ("condition", "pthread_cond_wait", "at address 0x10"),
-        ("join", "pthread_join", "at address 0x"),
+    for (wrong, signal, function, address) in [
+        ("lock", libc::SIGSEGV, "pthread_mutex_lock", "at address 0x10"),
+        ("unlock", libc::SIGSEGV, "pthread_mutex_unlock", "at address 0x10"),
+        ("condition", libc::SIGSEGV, "pthread_cond_wait", "at address 0x10"),
+        ("join", libc::SIGSEGV, "pthread_join", "at address 0x"),
+        ("lock-file", libc::SIGBUS, "pthread_mutex_lock", "at address 0x"),
     ] {
+        let told = if signal == libc::SIGBUS { "SIGBUS" } else { "SIGSEGV" };
         for (who, name) in [("thread", "\"baker\" (role \""), ("main", "main thread ")] {
             let (output, lines) = failed(&program, &[wrong, who]);
-            assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{wrong}: {output:?}");
+            assert_eq!(output.status.signal(), Some(signal), "{wrong}: {output:?}");
             let [line] = &lines[..] else { panic!("{wrong}: {output:?}") };
-            let begin = format!("heddle: SIGSEGV in {function} (libheddle-user.so+0x");
+            let begin = format!("heddle: {told} in {function} (libheddle-user.so+0x");
             assert!(line.starts_with(&begin), "{wrong}: {line}");
             assert!(line.contains(address) && line.contains(name), "{wrong}: {line}");
         }
@@ -89,10 +91,21 @@ fn failures_of_the_program_are_its_own() {
     }
     let folder = folder("own-failures");
     let program = built(&folder, "fails", &[]);
-    for wrong in ["touch", "sort", "once", "call", "send"] {
+    for (wrong, signal) in [
+        ("touch", libc::SIGSEGV),
+        ("sort", libc::SIGSEGV),
+        ("once", libc::SIGSEGV),
+        ("call", libc::SIGSEGV),
+        ("send", libc::SIGSEGV),
+        ("touch-file", libc::SIGBUS),
+        ("divide", libc::SIGFPE),
+        ("trap", libc::SIGILL),
+        ("send-bus", libc::SIGBUS),
+        ("send-process", libc::SIGILL),
+    ] {
         for who in ["thread", "main"] {
             let (output, lines) = failed(&program, &[wrong, who]);
-            assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{wrong}: {output:?}");
+            assert_eq!(output.status.signal(), Some(signal), "{wrong}: {output:?}");
             assert!(lines.is_empty(), "{wrong}: {lines:?}");
         }
     }
@@ -106,13 +119,18 @@ fn what_a_handler_of_the_programs_takes_is_told_when_it_gives_up() {
     }
     let folder = folder("handled-failures");
     let program = built(&folder, "fails", &[]);
-    for who in ["thread", "main"] {
-        let (output, lines) = failed(&program, &["lock", who, "ends"]);
-        assert_eq!((output.status.code(), lines.len()), (Some(3), 0), "{output:?}");
-        let (output, lines) = failed(&program, &["lock", who, "default"]);
-        assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{output:?}");
-        let [line] = &lines[..] else { panic!("{output:?}") };
-        assert!(line.starts_with("heddle: SIGSEGV in pthread_mutex_lock ("), "{line}");
+    for (wrong, signal, told) in
+        [("lock", libc::SIGSEGV, "SIGSEGV"), ("lock-file", libc::SIGBUS, "SIGBUS")]
+    {
+        for who in ["thread", "main"] {
+            let (output, lines) = failed(&program, &[wrong, who, "ends"]);
+            assert_eq!((output.status.code(), lines.len()), (Some(3), 0), "{output:?}");
+            let (output, lines) = failed(&program, &[wrong, who, "default"]);
+            assert_eq!(output.status.signal(), Some(signal), "{output:?}");
+            let [line] = &lines[..] else { panic!("{output:?}") };
+            let begin = format!("heddle: {told} in pthread_mutex_lock (");
+            assert!(line.starts_with(&begin), "{line}");
+        }
     }
     std::fs::remove_dir_all(folder).expect("ours");
 }

@@ -168,11 +168,11 @@ What heddle tells with --threads user:
   main thread waits in the C library itself, as in sem_wait, the place alone is told. Nothing is
   said while something could still come: from a descriptor, a timer, a child or another process;
   nor where the program has a handler for a signal that is no fault's.
-  A SIGSEGV in heddle's own code, by a bad pointer to a pthread function or by a fault of heddle's,
-  says in a line which function that was, at which address, and for which thread; so does a panic.
-  Then the program ends as by a fault of its own, with the same signal. Where the program handles
-  SIGSEGV the line comes if it gives up, by the default action. Faults in the program's code and in
-  the C library are told by nobody.
+  A SIGSEGV, SIGBUS, SIGILL or SIGFPE in heddle's own code, by a bad pointer to a pthread function
+  or by a fault of heddle's, says in a line which function that was, at which address, and for which
+  thread; so does a panic. Then the program ends as by a fault of its own, with the same signal.
+  Where the program handles the signal the line comes if it gives up, by the default action. Faults
+  in the program's code and in the C library are told by nobody.
 
 Debugging with --threads user:
   gdb -p PID and a core file show workers as threads. `source heddle.py` (in share/heddle) adds

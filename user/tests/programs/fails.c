@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -64,6 +65,41 @@ static void wait_at_barrier(void)
 	pthread_barrier_wait(&none);
 }
 
+/* A page behind the end of its file. */
+static void lock_behind_file(void)
+{
+	FILE *file = tmpfile();
+	void *page;
+
+	CHECK(file != NULL);
+	page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fileno(file), 0);
+	CHECK(page != MAP_FAILED);
+	pthread_mutex_lock(page);
+}
+
+static void touch_behind_file(void)
+{
+	FILE *file = tmpfile();
+	char *page;
+
+	CHECK(file != NULL);
+	page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fileno(file), 0);
+	CHECK(page != MAP_FAILED);
+	*(volatile char *)page = 1;
+}
+
+static void divide(void)
+{
+	volatile int number = 10, zero = 0;
+
+	number = number / zero;
+}
+
+static void execute_nothing(void)
+{
+	__builtin_trap();
+}
+
 static void sort(void)
 {
 	int numbers[2] = {2, 1};
@@ -90,6 +126,17 @@ static void send(void)
 	raise(SIGSEGV);
 }
 
+static void send_bus(void)
+{
+	raise(SIGBUS);
+}
+
+static void send_to_process(void)
+{
+	kill(getpid(), SIGILL);
+	pause();
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -104,6 +151,12 @@ static const struct {
 	{"once", run_once},
 	{"call", call_nothing},
 	{"send", send},
+	{"lock-file", lock_behind_file},
+	{"touch-file", touch_behind_file},
+	{"divide", divide},
+	{"trap", execute_nothing},
+	{"send-bus", send_bus},
+	{"send-process", send_to_process},
 };
 
 static void *does_wrong(void *name)
@@ -128,7 +181,7 @@ static void *nothing(void *name)
 
 static void ends(int signal)
 {
-	_exit(signal == SIGSEGV ? 3 : 4);
+	_exit(signal == SIGSEGV || signal == SIGBUS ? 3 : 4);
 }
 
 static void goes_back(int number)
@@ -145,8 +198,10 @@ int main(int count, char **words)
 	CHECK(count >= 3);
 	CHECK(setrlimit(RLIMIT_CORE, &none) == 0);
 	is_main = strcmp(words[2], "main") == 0;
-	if (count > 3)
+	if (count > 3) {
 		CHECK(signal(SIGSEGV, strcmp(words[3], "ends") ? goes_back : ends) != SIG_ERR);
+		CHECK(signal(SIGBUS, strcmp(words[3], "ends") ? goes_back : ends) != SIG_ERR);
+	}
 	CHECK(pthread_create(&thread, NULL, is_main ? nothing : baker, words[1]) == 0);
 	CHECK(pthread_join(thread, NULL) == 0);
 	if (is_main)

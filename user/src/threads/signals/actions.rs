@@ -9,8 +9,9 @@
 //!
 //! Invariant: what is kept here is the program's action for a signal wherever the kernel's handler
 //! is ours. An action that is no handler is the kernel's, but for SIGSEGV, whose overflows are
-//! looked at; and so is all that was set by a system call of the program's own. A program that this
-//! one starts finds SIGSEGV ignored if it is here ([`ignoring`]).
+//! looked at, and for the default of those that this library tells of ([`is_looked_at`]); and so is
+//! all that was set by a system call of the program's own. A program that this one starts finds
+//! SIGSEGV ignored if it is here ([`ignoring`]).
 //!
 //! # Safety
 //! For all exported functions of this file: as the C library's functions of the same name.
@@ -126,9 +127,18 @@ pub fn action_of(signal: c_int) -> Option<sigaction> {
     }
 }
 
+/// Whether the kernel's handler is ours though the program has none.
+fn is_looked_at(signal: c_int, action: &sigaction) -> bool {
+    match signal {
+        libc::SIGSEGV => true,
+        libc::SIGBUS | libc::SIGFPE | libc::SIGILL => action.sa_sigaction == libc::SIG_DFL,
+        _ => false,
+    }
+}
+
 /// What the kernel is to do so that `action` is the program's.
 fn in_kernel(signal: c_int, action: &sigaction) -> sigaction {
-    let looks = signal == libc::SIGSEGV;
+    let looks = is_looked_at(signal, action);
     let mut ours = *action;
     if signal == raw::PREEMPTION_SIGNAL {
         // The runtime does not have it yet.

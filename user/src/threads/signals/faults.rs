@@ -43,6 +43,8 @@ const ALIGNING_BYTES: usize = 128;
 /// What a handler needs at least.
 const HANDLER_BYTES: usize = 2 << 10;
 const PAGE: usize = 4096;
+/// Of a SIGBUS that comes before anybody has used the memory that is broken.
+const BUS_MCEERR_AO: c_int = 5;
 
 // SAFETY: in arch/; `frame` is the lowest byte of one that the kernel made, or a copy.
 unsafe extern "C" {
@@ -157,20 +159,22 @@ pub extern "C-unwind" fn entry(signal: c_int, info: *mut siginfo_t, context: *mu
         }
         Some(action) if is_sent && action.sa_sigaction == libc::SIG_IGN => {}
         Some(_) => {
-            if !is_sent {
+            // SAFETY: as above.
+            let is_news = signal == libc::SIGBUS && unsafe { (*info).si_code } == BUS_MCEERR_AO;
+            if !is_sent && !is_news {
                 failure::tell(signal, info, context);
             }
-            end_process(signal, is_sent);
+            end_process(signal, is_sent || is_news);
         }
     }
 }
 
 /// The default action: the fault happens again and ends the process; what was sent does not, nor
 /// does a trap, which is behind its instruction.
-fn end_process(signal: c_int, is_sent: bool) {
+fn end_process(signal: c_int, is_over: bool) {
     // SAFETY: all zero bytes are the default action.
     unsafe { libc::sigaction(signal, &mem::zeroed(), ptr::null_mut()) };
-    if is_sent || signal == libc::SIGTRAP {
+    if is_over || signal == libc::SIGTRAP {
         // SAFETY: a number.
         unsafe { libc::raise(signal) };
     }
