@@ -9,8 +9,9 @@ use crate::hibernate::DROWSY_MAX;
 const WORKERS_MAX: usize = 256;
 /// How long the Lazy region may wait for a slice by default.
 const LAZY_BOUND: Duration = Duration::from_millis(100);
-/// How long a full thread may run by default while others wait.
+/// How long a full thread may run by default while others wait, and while all that wait compute.
 const SLICE: Duration = Duration::from_millis(5);
+const SLICE_COMPUTING: Duration = Duration::from_millis(20);
 
 /// What threads are made of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -100,8 +101,9 @@ impl Config {
     }
 
     /// How long a full thread may run while others wait for its worker; then it is preempted.
-    /// `None` = until it waits or yields. 5 ms by default, less while threads use up their slices
-    /// one after the other: one that spins for another comes to it sooner so.
+    /// `None` = until it waits or yields. 5 ms by default, and 20 ms while all threads there have
+    /// used up their slices and none has come since; 1 ms at most while they seem to spin: one that
+    /// spins for another comes to it sooner so.
     pub fn slice(mut self, slice: Option<Duration>) -> Self {
         self.slice = Some(slice);
         self
@@ -141,6 +143,11 @@ impl Config {
             let text = format!("{drowsy} drowsy threads: must be 0 to {DROWSY_MAX}");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
+        let slice_ns = match self.slice {
+            Some(slice) => slice.map_or(0, |s| s.as_nanos().clamp(1, u64::MAX.into()) as u64),
+            None => bound_from_environment("HEDDLE_SLICE", SLICE)?,
+        };
+        let is_default = self.slice.is_none() && variable("HEDDLE_SLICE").is_none();
         Ok(Settings {
             workers,
             drowsy,
@@ -160,9 +167,10 @@ impl Config {
                 Some(bound) => bound.map_or(0, |b| b.as_nanos().clamp(1, u64::MAX.into()) as u64),
                 None => bound_from_environment("HEDDLE_LAZY_BOUND", LAZY_BOUND)?,
             },
-            slice_ns: match self.slice {
-                Some(slice) => slice.map_or(0, |s| s.as_nanos().clamp(1, u64::MAX.into()) as u64),
-                None => bound_from_environment("HEDDLE_SLICE", SLICE)?,
+            slice_ns,
+            slice_computing_ns: match is_default {
+                true => SLICE_COMPUTING.as_nanos() as u64,
+                false => slice_ns,
             },
         })
     }
@@ -180,6 +188,8 @@ pub(crate) struct Settings {
     pub lazy_bound_ns: u64,
     /// 0 = no preemption.
     pub slice_ns: u64,
+    /// The same while all that wait compute.
+    pub slice_computing_ns: u64,
 }
 
 /// How long an event may be on its way to a full thread, if that is to be checked.

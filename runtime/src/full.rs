@@ -25,6 +25,7 @@ use crate::control::{CLASS_SHIFT, Control, OWN_TLS, Outcome, TLS_KEPT, WaitKind}
 use crate::later;
 use crate::preempt;
 use crate::sched;
+use crate::spins::Place;
 use crate::sys::libc_tls;
 use crate::worker::Worker;
 
@@ -35,8 +36,8 @@ struct Own {
     pins: Cell<u32>,
     /// A signal handler left something to do (`later.rs`).
     has_work: Cell<bool>,
-    /// Where it was preempted last; 0 = nowhere yet.
-    left_at: Cell<usize>,
+    /// Where it was preempted last.
+    left_at: Cell<Place>,
     /// It answers calls wherever it is: [`answering`].
     answers: Cell<bool>,
 }
@@ -45,7 +46,7 @@ impl Own {
     const fn new(thread: Option<&'static Control>, pins: u32) -> Self {
         let (thread, pins) = (Cell::new(thread), Cell::new(pins));
         let (has_work, answers) = (Cell::new(false), Cell::new(false));
-        Own { thread, pins, has_work, left_at: Cell::new(0), answers }
+        Own { thread, pins, has_work, left_at: Cell::new(Place::NOWHERE), answers }
     }
 }
 
@@ -121,9 +122,9 @@ pub(crate) fn me() -> Option<&'static Control> {
     OWN.with(|own| own.thread.get())
 }
 
-/// The calling full thread is preempted at `ip`: where it was preempted the last time.
-pub(crate) fn left_at(ip: usize) -> usize {
-    OWN.with(|own| own.left_at.replace(ip))
+/// The calling full thread is preempted there: where it was preempted the last time.
+pub(crate) fn left_at(place: Place) -> Place {
+    OWN.with(|own| own.left_at.replace(place))
 }
 
 /// Makes a call of a guarded text (`preempt.rs`) in which the calling full thread may sleep for

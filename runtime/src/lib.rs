@@ -60,6 +60,7 @@ pub mod signal;
 #[doc(hidden)]
 pub mod sim;
 mod sleep;
+mod spins;
 mod stack;
 mod steward;
 pub mod sync;

@@ -40,6 +40,7 @@ use crate::full;
 use crate::preempt;
 use crate::runtime::Runtime;
 use crate::sched;
+use crate::spins;
 use crate::stack;
 use crate::sys::{clock, task};
 use crate::worker::Worker;
@@ -123,12 +124,19 @@ pub(crate) struct Seen {
     same_ns: u64,
     /// Slices in a row that were used up.
     used_up: u32,
+    /// Threads that waited at the first look with that count.
+    others: u32,
     /// Ticks in a row, of these, at which it slept in the kernel.
     asleep_for: u32,
     /// CPU time of its kernel thread at the last look; 0 = not known.
     cpu_ns: u64,
     /// What it has had since the look before.
     ran_ns: u64,
+}
+
+/// Threads that wait for their turn at `worker`.
+fn waiting_at(worker: &Worker) -> u32 {
+    worker.ready.load(Relaxed) + worker.fresh.len() + worker.offered.len()
 }
 
 /// Looks how much CPU time `worker` has had since the last look.
@@ -275,7 +283,8 @@ impl Watch {
         if before.switches != switches {
             // More switches than that of the thread that was asked to leave: not all use theirs up.
             let used_up = if switches == before.switches + 1 { before.used_up } else { 0 };
-            *before = Seen { switches, used_up, cpu_ns: before.cpu_ns, ..Seen::default() };
+            let others = waiting_at(worker);
+            *before = Seen { switches, used_up, others, cpu_ns: before.cpu_ns, ..Seen::default() };
         } else {
             before.same_for += 1;
             before.same_ns += self.elapsed;
@@ -312,9 +321,7 @@ impl Watch {
         if stuck && worker.has_waiting_full() {
             worker.rescue();
         }
-        let waiting = worker.ready.load(Relaxed) != 0
-            || worker.fresh.len() + worker.offered.len() != 0
-            || !worker.inbox.is_empty();
+        let waiting = waiting_at(worker) != 0 || !worker.inbox.is_empty();
         let mut blocked = stuck && worker.blocked.load(Relaxed);
         if stuck && (waiting && !blocked || full::exist() && is_due(&seen)) {
             blocked = self.relieve(worker, &mut seen, running, waiting);
@@ -363,17 +370,26 @@ impl Watch {
         before: &mut Seen,
         running: Option<&'static Control>,
     ) {
-        let slice_ns = self.runtime.config.slice_ns;
+        let config = &self.runtime.config;
         let is_full = running.is_some_and(|thread| thread.kind.get() == ThreadKind::Full);
-        if slice_ns == 0 || !is_full || preempt::missing().is_some() {
+        if config.slice_ns == 0 || !is_full || preempt::missing().is_some() {
             return;
         }
-        // Where all threads use up what they get and stay where they are, they may wait for each
-        // other.
         let others = worker.offered.len();
-        let short = before.used_up > others && preempt::may_spin(worker, others);
+        let all_use_theirs = before.used_up > others;
+        // Where all threads use up what they get and stay where they are, they may wait for each
+        // other. Where they do not, and nobody has come, nobody is served sooner by a short slice;
+        // of light threads it is not known before the worker has looked whether one has.
+        let short = all_use_theirs && spins::may_spin(worker, others);
         self.spinning |= short;
-        let slice_ns = if short { slice_ns.min(SLICE_SPINNING_NS) } else { slice_ns };
+        let none_came = worker.live.load(Relaxed) == 0 && waiting_at(worker) <= before.others;
+        let slice_ns = if short {
+            config.slice_ns.min(SLICE_SPINNING_NS)
+        } else if all_use_theirs && none_came && !spins::any(worker) {
+            config.slice_computing_ns
+        } else {
+            config.slice_ns
+        };
         if before.same_ns >= slice_ns {
             before.used_up = before.used_up.saturating_add(1);
             preempt::ask(worker.tid());

@@ -55,6 +55,7 @@ use crate::arch;
 use crate::control::{CANCEL_ASKED, CANCEL_DISABLED, Control, Kind, WaitKind};
 use crate::full;
 use crate::sched;
+use crate::spins::{self, Place};
 use crate::sys::signals::{self, Interrupted};
 use crate::sys::{task, text};
 use crate::worker::Worker;
@@ -65,11 +66,6 @@ pub(crate) const CANCEL_CALLED: u8 = 8;
 pub(crate) const SIGNAL: i32 = libc::SIGURG;
 /// Bytes of stack that the handler and what it calls use besides the kernel's frame.
 const HANDLER_BYTES: usize = 4 << 10;
-
-/// A loop that waits for another thread is shorter.
-const SPIN_BYTES: usize = 256;
-/// What [`Worker::spins`] counts to.
-const SPINS_MAX: u32 = 32;
 
 /// Texts that are guarded at most.
 const TEXTS: usize = 8;
@@ -212,7 +208,7 @@ fn on_signal(interrupted: &Interrupted) {
     if let Some(me) = may_leave(interrupted) {
         signals::unblock(SIGNAL);
         if !sched::is_called(me) {
-            note_place(interrupted.ip());
+            spins::note(Place::of(interrupted.ip(), interrupted.registers()));
             yield_here(me);
         }
         // It may have been called meanwhile. No pin is left here: it may end.
@@ -227,22 +223,6 @@ fn on_signal(interrupted: &Interrupted) {
         }
     }
     signals::set_errno(errno);
-}
-
-/// Counts how often threads are preempted where they were the last time: they may spin.
-fn note_place(ip: usize) {
-    let is_same = full::left_at(ip).abs_diff(ip) < SPIN_BYTES;
-    if let Some(here) = full::here() {
-        let spins = here.worker().spins.load(Relaxed);
-        let spins = if is_same { (spins + 1).min(SPINS_MAX) } else { spins / 2 };
-        here.worker().spins.store(spins, Relaxed);
-    }
-}
-
-/// Whether `worker` has lately preempted so many threads and one, or as many as are counted, where
-/// they were before.
-pub(crate) fn may_spin(worker: &Worker, others: u32) -> bool {
-    worker.spins.load(Relaxed) > others.min(SPINS_MAX - 1)
 }
 
 fn yield_here(me: &'static Control) {

@@ -149,8 +149,8 @@ pub(crate) struct Worker {
     pub waits: Waits,
     /// Shared: what its full threads wait for, where the reactor is a ring.
     nested: OnceLock<Epoll>,
-    /// Shared: goes up with each full thread that is preempted where it was the last time, and is
-    /// halved by each other one.
+    /// Shared: goes up with each full thread that is preempted and may spin, and down with each
+    /// other one (`spins.rs`).
     pub spins: AtomicU32,
     /// Shared: how long a thread has to wait for its turn here.
     patience: Patience,

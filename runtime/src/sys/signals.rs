@@ -107,6 +107,20 @@ impl Interrupted {
         self.sp
     }
 
+    /// The general registers, the stack pointer among them; on aarch64 two in each.
+    pub fn registers(&self) -> [u64; 16] {
+        // SAFETY: what `of` was given; the handler has not returned yet.
+        let machine = unsafe { &(*self.context.cast::<libc::ucontext_t>()).uc_mcontext };
+        #[cfg(target_arch = "x86_64")]
+        let register = |index: usize| machine.gregs[index] as u64;
+        #[cfg(target_arch = "aarch64")]
+        let register = |index: usize| {
+            let second = machine.regs.get(index + 16).copied().unwrap_or(machine.sp);
+            machine.regs[index].wrapping_add(second.rotate_left(32))
+        };
+        core::array::from_fn(register)
+    }
+
     /// Whether it had a signal blocked that reports a fault: it was in a handler of one.
     pub fn blocks_faults(&self) -> bool {
         super::task::FAULTS.into_iter().any(|signal| self.blocked & 1 << (signal - 1) != 0)
