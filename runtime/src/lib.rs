@@ -50,6 +50,7 @@ mod queue;
 #[doc(hidden)]
 pub mod raw;
 mod raw_lock;
+mod ready;
 mod requests;
 mod runtime;
 mod sanitizer;

@@ -22,8 +22,9 @@ use heddle_record::Group;
 use crate::arch::Context;
 use crate::control::Control;
 use crate::model::Hint;
-use crate::queue::{RING_MIN, RunQueues};
+use crate::queue::RunQueues;
 use crate::raw_lock::RawLock;
+use crate::ready::RING_MIN;
 
 /// See the file's head.
 pub(crate) struct Offered {

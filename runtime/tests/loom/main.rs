@@ -36,6 +36,8 @@ mod offered;
 mod queue;
 #[path = "../../src/raw_lock.rs"]
 mod raw_lock;
+#[path = "../../src/ready.rs"]
+mod ready;
 #[path = "../../src/seat.rs"]
 mod seat;
 mod seat_models;
