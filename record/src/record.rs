@@ -185,6 +185,11 @@ impl Record {
         self.set_start(slot.map_or(0, |slot| slot.wrapping_add(1)));
     }
 
+    /// How often it was switched to, as far as it has said.
+    pub fn switches(&self) -> u32 {
+        self.switches.load(Relaxed)
+    }
+
     /// Adds to the count of switches. Only the record's owner calls it: load and store instead of
     /// a locked add, which would cost more than the switch it counts.
     #[inline(always)]

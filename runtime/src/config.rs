@@ -102,8 +102,9 @@ impl Config {
 
     /// How long a full thread may run while others wait for its worker; then it is preempted.
     /// `None` = until it waits or yields. 5 ms by default, and 20 ms while all threads there have
-    /// used up their slices and none has come since; 1 ms at most while they seem to spin: one that
-    /// spins for another comes to it sooner so.
+    /// used up their slices; 1 ms at most while they seem to spin: one that spins for another comes
+    /// to it sooner so. One that becomes ready does not wait for a slice: who has computed for 2 ms
+    /// makes room, and who was preempted goes behind it.
     pub fn slice(mut self, slice: Option<Duration>) -> Self {
         self.slice = Some(slice);
         self

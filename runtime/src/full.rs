@@ -36,8 +36,9 @@ struct Own {
     pins: Cell<u32>,
     /// A signal handler left something to do (`later.rs`).
     has_work: Cell<bool>,
-    /// Where it was preempted last.
+    /// Where it was preempted last, and after how many activations.
     left_at: Cell<Place>,
+    left_after: Cell<u32>,
     /// It answers calls wherever it is: [`answering`].
     answers: Cell<bool>,
 }
@@ -46,7 +47,8 @@ impl Own {
     const fn new(thread: Option<&'static Control>, pins: u32) -> Self {
         let (thread, pins) = (Cell::new(thread), Cell::new(pins));
         let (has_work, answers) = (Cell::new(false), Cell::new(false));
-        Own { thread, pins, has_work, left_at: Cell::new(Place::NOWHERE), answers }
+        let (left_at, left_after) = (Cell::new(Place::NOWHERE), Cell::new(u32::MAX));
+        Own { thread, pins, has_work, left_at, left_after, answers }
     }
 }
 
@@ -124,7 +126,18 @@ pub(crate) fn me() -> Option<&'static Control> {
 
 /// The calling full thread is preempted there: where it was preempted the last time.
 pub(crate) fn left_at(place: Place) -> Place {
-    OWN.with(|own| own.left_at.replace(place))
+    OWN.with(|own| {
+        own.left_after.set(own.thread.get().map_or(u32::MAX, |me| me.switches.get()));
+        own.left_at.replace(place)
+    })
+}
+
+/// Whether the caller is a full thread that has not waited since it was preempted.
+pub(crate) fn computes() -> bool {
+    OWN.with(|own| {
+        let after = own.left_after.get().wrapping_add(1);
+        own.thread.get().is_some_and(|me| me.switches.get() == after)
+    })
 }
 
 /// Makes a call of a guarded text (`preempt.rs`) in which the calling full thread may sleep for
@@ -279,11 +292,22 @@ fn own_here() -> Option<Here> {
 /// Yields, if the caller is a full thread.
 #[inline(never)]
 pub(crate) fn yield_now() -> bool {
+    on_worker(Worker::yield_full)
+}
+
+/// See [`crate::thread::give_way`]; false if the caller is no full thread.
+#[inline(never)]
+pub(crate) fn give_way() -> bool {
+    on_worker(Worker::give_way)
+}
+
+#[inline(always)]
+fn on_worker(leave: impl FnOnce(&'static Worker, &'static Control)) -> bool {
     let Some(me) = me() else { return false };
     let _pin = pin();
     // SAFETY: null or a worker; workers live for ever.
     let Some(worker) = (unsafe { me.worker.load(Relaxed).as_ref() }) else { return false };
-    worker.yield_full(me);
+    leave(worker, me);
     true
 }
 
@@ -346,7 +370,8 @@ pub(crate) fn ready(thread: &'static Control) {
     worker.offered.push(thread);
     if !is_here {
         worker.notify();
-        if priority != 0 {
+        // The monitor has others make room that come before it has looked again.
+        if priority != 0 || worker.kept.load(Relaxed) && worker.kept.swap(false, Relaxed) {
             preempt::make_room(worker, priority);
         }
     } else if priority != 0 {

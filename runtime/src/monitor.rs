@@ -14,7 +14,8 @@
 //!
 //! Preemption: a full thread that has run for a slice while others wait is asked to leave
 //! (`preempt.rs`), and at once if one that waits is more urgent. While all threads of a worker use
-//! their slices up and are found where they were, they get less: they may spin for each other.
+//! their slices up and are found where they were, they get less: they may spin for each other. For
+//! one that becomes ready who computes makes room, whatever it has left: `monitor/kept.rs`.
 //! Slices are times by the clock: on a busy machine the monitor comes late.
 //!
 //! When all workers sleep the monitor sleeps as well; the first worker that wakes wakes it.
@@ -25,6 +26,7 @@
 
 mod compensate;
 mod doze;
+mod kept;
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -47,6 +49,7 @@ use crate::worker::Worker;
 
 use self::compensate::Spares;
 use self::doze::Doze;
+use self::kept::Kept;
 
 /// Time between two looks.
 const TICK: Duration = Duration::from_millis(10);
@@ -59,8 +62,8 @@ const LOOKS_PER_ASK: u32 = 64;
 /// Time without any running worker after which the monitor sleeps.
 const IDLE: Duration = Duration::from_millis(100);
 
-/// Most that a thread gets then, ns.
-const SLICE_SPINNING_NS: u64 = 1_000_000;
+/// Most that a thread gets then, ns, and the least that one has had that makes room for others.
+const SLICE_SHORT_NS: u64 = 1_000_000;
 /// Time between two rounds of stack measurements, and threads that a round measures: at most 1 %
 /// of a CPU.
 const ROUND: Duration = Duration::from_millis(250);
@@ -102,6 +105,7 @@ impl Monitor {
                 spinning: false,
                 measured: 0,
                 spares: Spares::default(),
+                kept: Kept::new(),
             }
             .run();
         };
@@ -124,19 +128,14 @@ pub(crate) struct Seen {
     same_ns: u64,
     /// Slices in a row that were used up.
     used_up: u32,
-    /// Threads that waited at the first look with that count.
-    others: u32,
+    /// Threads that were preempted had been given a turn at the last look; it may be over.
+    granted: bool,
     /// Ticks in a row, of these, at which it slept in the kernel.
     asleep_for: u32,
     /// CPU time of its kernel thread at the last look; 0 = not known.
     cpu_ns: u64,
     /// What it has had since the look before.
     ran_ns: u64,
-}
-
-/// Threads that wait for their turn at `worker`.
-fn waiting_at(worker: &Worker) -> u32 {
-    worker.ready.load(Relaxed) + worker.fresh.len() + worker.offered.len()
 }
 
 /// Looks how much CPU time `worker` has had since the last look.
@@ -168,6 +167,7 @@ struct Watch {
     /// The slot whose stack was measured last.
     measured: u32,
     spares: Spares,
+    kept: Kept,
 }
 
 impl Watch {
@@ -178,7 +178,7 @@ impl Watch {
         let steward = &self.runtime.steward;
         loop {
             self.tick = self.next_tick();
-            std::thread::sleep(self.tick);
+            self.sleep_for_tick();
             let busy = self.tick();
             was_quiet &= !busy;
             round += self.tick;
@@ -243,6 +243,7 @@ impl Watch {
         let now = clock::now_ns();
         self.elapsed = now - core::mem::replace(&mut self.last, now);
         self.spares.begin();
+        self.kept.begin();
         for worker in self.runtime.workers() {
             let is_asleep = worker.sleeping.is_asleep();
             if worker.is_spare() {
@@ -283,8 +284,8 @@ impl Watch {
         if before.switches != switches {
             // More switches than that of the thread that was asked to leave: not all use theirs up.
             let used_up = if switches == before.switches + 1 { before.used_up } else { 0 };
-            let others = waiting_at(worker);
-            *before = Seen { switches, used_up, others, cpu_ns: before.cpu_ns, ..Seen::default() };
+            let Seen { cpu_ns, granted, .. } = *before;
+            *before = Seen { switches, used_up, cpu_ns, granted, ..Seen::default() };
         } else {
             before.same_for += 1;
             before.same_ns += self.elapsed;
@@ -310,7 +311,7 @@ impl Watch {
             worker.record.add_cpu(ran_ns);
             if sched::is_called(thread) {
                 // It could not be interrupted when it was.
-                preempt::ask(worker.tid());
+                preempt::interrupt(worker);
             }
             let waiting = worker.offered.fast_priority();
             if waiting != 0 {
@@ -321,13 +322,21 @@ impl Watch {
         if stuck && worker.has_waiting_full() {
             worker.rescue();
         }
-        let waiting = waiting_at(worker) != 0 || !worker.inbox.is_empty();
+        let waiting = worker.ready.load(Relaxed) != 0
+            || worker.fresh.len() + worker.offered.len() != 0
+            || !worker.inbox.is_empty();
         let mut blocked = stuck && worker.blocked.load(Relaxed);
         if stuck && (waiting && !blocked || full::exist() && is_due(&seen)) {
             blocked = self.relieve(worker, &mut seen, running, waiting);
         }
+        let computes = running.is_some_and(|thread| self.kept.computes(thread));
+        kept::give_turn(worker, &mut seen, computes);
         worker.seen.set(seen);
         worker.blocked.store(blocked, Relaxed);
+        let is_full = running.is_some_and(|thread| thread.kind.get() == ThreadKind::Full);
+        if is_full && (stuck || computes) && !blocked {
+            self.kept.add(worker);
+        }
     }
 
     /// A worker has not switched for a tick. True: it is blocked in the kernel.
@@ -382,9 +391,9 @@ impl Watch {
         // of light threads it is not known before the worker has looked whether one has.
         let short = all_use_theirs && spins::may_spin(worker, others);
         self.spinning |= short;
-        let none_came = worker.live.load(Relaxed) == 0 && waiting_at(worker) <= before.others;
+        let none_came = worker.live.load(Relaxed) + worker.fresh.len() + worker.offered.come() == 0;
         let slice_ns = if short {
-            config.slice_ns.min(SLICE_SPINNING_NS)
+            config.slice_ns.min(SLICE_SHORT_NS)
         } else if all_use_theirs && none_came && !spins::any(worker) {
             config.slice_computing_ns
         } else {
@@ -392,7 +401,8 @@ impl Watch {
         };
         if before.same_ns >= slice_ns {
             before.used_up = before.used_up.saturating_add(1);
-            preempt::ask(worker.tid());
+            running.into_iter().for_each(|thread| self.kept.note(thread));
+            preempt::ask(worker, before.switches);
         }
     }
 

@@ -34,7 +34,7 @@ pub(crate) struct Offered {
     queues: RunQueues,
 }
 
-// SAFETY: `queues` is touched only under `lock`.
+// SAFETY: `queues` is touched only under `lock`, but for its hints, which are atomic.
 unsafe impl Sync for Offered {}
 
 impl Offered {
@@ -68,6 +68,26 @@ impl Offered {
         self.len.load(Relaxed)
     }
 
+    /// How many of them were preempted; a hint.
+    pub fn behind(&self) -> u32 {
+        self.queues.behind()
+    }
+
+    /// How many have come since those were; a hint.
+    pub fn come(&self) -> u32 {
+        self.len().saturating_sub(self.behind())
+    }
+
+    /// See [`RunQueues::grant`]; anybody may call it.
+    pub fn grant(&self) {
+        self.queues.grant();
+    }
+
+    /// See [`RunQueues::is_granted`]; a hint.
+    pub fn is_granted(&self) -> bool {
+        self.queues.is_granted()
+    }
+
     /// Highest priority of a time-critical one, 0 when none is; a hint.
     #[inline]
     pub fn fast_priority(&self) -> u8 {
@@ -88,6 +108,16 @@ impl Offered {
     #[inline]
     pub fn push(&self, thread: &'static Control) {
         self.with(|queues| queues.push(thread));
+    }
+
+    /// As [`Offered::push`], of one that yields.
+    pub fn push_yielded(&self, thread: &'static Control) {
+        self.with(|queues| queues.push_yielded(thread));
+    }
+
+    /// As [`Offered::push`], of one that was preempted.
+    pub fn push_preempted(&self, thread: &'static Control) {
+        self.with(|queues| queues.push_preempted(thread));
     }
 
     /// As [`Offered::push`], of several.
@@ -119,6 +149,24 @@ impl Offered {
         if self.len() == 0 {
             return None;
         }
+        self.exchange_with(me, RunQueues::push_yielded)
+    }
+
+    /// As [`Offered::exchange`], but those that were preempted do not go before it.
+    #[inline]
+    pub fn exchange_with_come(&self, me: &'static Control) -> Option<&'static Control> {
+        if self.come() == 0 {
+            return None;
+        }
+        self.exchange_with(me, RunQueues::push)
+    }
+
+    #[inline(always)]
+    fn exchange_with(
+        &self,
+        me: &'static Control,
+        push: fn(&RunQueues, &'static Control),
+    ) -> Option<&'static Control> {
         let priority = me.priority.load(Relaxed);
         if priority == 0 {
             let _guard = self.lock.lock_pinned();
@@ -127,17 +175,27 @@ impl Offered {
                 return Some(next);
             }
         }
-        self.exchange_by_rank(me, priority)
+        self.exchange_by_rank(me, priority, push)
+    }
+
+    /// As [`Offered::exchange`], of one that is preempted.
+    pub fn exchange_preempted(&self, me: &'static Control) -> Option<&'static Control> {
+        self.exchange_by_rank(me, me.priority.load(Relaxed), RunQueues::push_preempted)
     }
 
     #[cold]
-    fn exchange_by_rank(&self, me: &'static Control, priority: u8) -> Option<&'static Control> {
+    fn exchange_by_rank(
+        &self,
+        me: &'static Control,
+        priority: u8,
+        push: fn(&RunQueues, &'static Control),
+    ) -> Option<&'static Control> {
         self.with(|queues| {
             if priority != 0 && priority > queues.fast_priority() {
                 return None;
             }
             let next = queues.pop()?;
-            queues.push(me);
+            push(queues, me);
             Some(next)
         })
     }

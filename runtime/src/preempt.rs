@@ -2,11 +2,12 @@
 //!
 //! Protocol:
 //! 1. The monitor finds that a worker has run one full thread for longer than the slice while
-//!    others wait there, and sends the worker's kernel thread a signal. So does at once who makes a
-//!    time-critical thread ready there while a less urgent one runs.
-//! 2. The handler runs on the thread's own stack. If the thread may be left where it was
-//!    interrupted ([`may_leave`]), it yields from inside the handler; else the monitor will ask
-//!    again at its next look.
+//!    others wait there, says since which switch ([`ask`]), and sends the worker's kernel thread a
+//!    signal. So does at once who makes a time-critical thread ready there while a less urgent one
+//!    runs. Others that become ready need not wait for a slice either: `monitor/kept.rs`.
+//! 2. The handler runs on the thread's own stack. If it is the thread that was meant, and may be
+//!    left where it was interrupted ([`may_leave`]), it yields from inside the handler; else the
+//!    monitor will ask again at its next look.
 //! 3. When its turn comes, maybe on another worker, it returns from the handler, and the kernel
 //!    restores all of its registers from the frame on its stack. The frame has neither the thread
 //!    pointer nor the base of %gs, so those of the kernel thread that it is on by then stay.
@@ -120,32 +121,51 @@ fn is_guarded(ip: usize) -> bool {
     GUARDED.iter().any(|(low, high)| ip < high.load(Acquire) && ip >= low.load(Relaxed))
 }
 
-/// Asks the kernel thread `tid` to leave the thread that it runs.
-pub(crate) fn ask(tid: i32) {
-    signals::send_marked(tid, SIGNAL);
+/// Asks `worker` to leave the thread that it has run since it counted so many `switches`.
+pub(crate) fn ask(worker: &Worker, switches: u64) {
+    worker.asked.store(switches, Relaxed);
+    interrupt(worker);
+}
+
+/// Has the thread that `worker` runs look whether it is called.
+pub(crate) fn interrupt(worker: &Worker) {
+    signals::send_marked(worker.tid(), SIGNAL);
+}
+
+/// Whether the caller's worker was asked to leave the thread that it runs, not one before it.
+fn is_asked() -> bool {
+    full::here().is_some_and(|here| {
+        let worker = here.worker();
+        worker.asked.load(Relaxed) == worker.switches.load(Relaxed)
+    })
 }
 
 /// Asks the kernel thread of `worker`, which is blocked, to leave the thread that it runs, also if
 /// that waits for a futex in the C library.
 pub(crate) fn ask_for_turn(worker: &Worker) {
     worker.is_turn.store(true, Relaxed);
-    ask(worker.tid());
+    ask(worker, worker.switches.load(Relaxed));
 }
 
 /// A thread of this priority is ready at `worker`: a less urgent full thread that computes there
 /// leaves now, not when its slice is over, unless that is the one that the Lazy region gets by its
-/// bound. If it can't be left just then, the monitor asks again.
-pub(crate) fn make_room(worker: &Worker, priority: u8) {
+/// bound. If it can't be left just then, the monitor asks again. Where the priority is 0, one of
+/// priority 0 leaves. True: it was asked.
+pub(crate) fn make_room(worker: &Worker, priority: u8) -> bool {
     if worker.runtime.config.slice_ns == 0 || missing().is_some() || worker.is_lazy_turn() {
-        return;
+        return false;
     }
+    let switches = worker.switches.load(Relaxed);
     // SAFETY: null or a slot of the slab.
-    let Some(running) = (unsafe { worker.current.load(Relaxed).as_ref() }) else { return };
-    let is_less = running.priority.load(Relaxed) < priority;
+    let Some(running) = (unsafe { worker.current.load(Relaxed).as_ref() }) else { return false };
+    let is_less = running.priority.load(Relaxed) < priority.max(1);
     // A system call that is not restarted is no reason to end it: the worker is blocked, then.
-    if is_less && running.kind.get() == Kind::Full && task::state_of(worker.tid()) == Some(b'R') {
-        ask(worker.tid());
+    let asks =
+        is_less && running.kind.get() == Kind::Full && task::state_of(worker.tid()) == Some(b'R');
+    if asks {
+        ask(worker, switches);
     }
+    asks
 }
 
 /// What called threads run.
@@ -165,7 +185,7 @@ pub(crate) fn call(thread: &'static Control) {
     if let Some(worker) = unsafe { thread.worker.load(Acquire).as_ref() }
         && ptr::eq(worker.current.load(Relaxed), thread)
     {
-        ask(worker.tid());
+        interrupt(worker);
     }
 }
 
@@ -207,7 +227,7 @@ fn on_signal(interrupted: &Interrupted) {
     // The thread yields at its next chance if it can't be left now: the poll word is set.
     if let Some(me) = may_leave(interrupted) {
         signals::unblock(SIGNAL);
-        if !sched::is_called(me) {
+        if !sched::is_called(me) && is_asked() {
             spins::note(Place::of(interrupted.ip(), interrupted.registers()));
             yield_here(me);
         }
@@ -235,7 +255,7 @@ fn yield_here(me: &'static Control) {
         // It is not the Lazy region that has waited.
         here.worker().lazy_ran();
     }
-    here.worker().yield_full(me);
+    here.worker().preempt_full(me);
 }
 
 /// What the handler does, in a simulation; false if the caller may not be left here.

@@ -4,7 +4,11 @@
 //! their lock. Fast: one linked list per priority, found by a bitmap.
 //! Lazy: one ring buffer per group; a ring (rather than a linked list) lets the switch prefetch
 //! control blocks and stacks of threads further on, which a list can't name without missing the
-//! cache itself. When several groups have threads they share by weight.
+//! cache itself. When several groups have threads they share by weight. Threads that were preempted
+//! are in a list of their group's, behind those that have come since, and so are those that yield
+//! while there are such: who computes little and waits often need not wait for those that compute
+//! on. While others come all the time a list is served after as many turns as there were others the
+//! last time, and when the monitor says that it is time ([`RunQueues::grant`]).
 //!
 //! Invariants:
 //! 1. A thread is in at most one queue, once.
@@ -15,7 +19,7 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::control::Control;
-use crate::model::Cell;
+use crate::model::{Cell, Hint};
 use crate::ready::{List, Ring};
 
 /// Scheduling groups of the Lazy region (TEK's four).
@@ -27,8 +31,17 @@ const WEIGHTS: [u32; GROUPS] = [8, 4, 2, 1];
 pub(crate) struct RunQueues {
     fast_bits: Cell<u128>,
     fast: [List; 100],
+    /// A bit for each group that has threads in its ring, and [`GROUPS`] further up for each that
+    /// has preempted ones.
     lazy_bits: Cell<u32>,
     lazy: [Ring; GROUPS],
+    preempted: [List; GROUPS],
+    /// How many there are in all; others may look.
+    behind: Hint,
+    /// Turns of its ring before the next one of the group's preempted threads, which waits for
+    /// `granted`, too: 1 = it is time. Others may say so.
+    turns: [Cell<u32>; GROUPS],
+    granted: Hint,
     credit: [Cell<u32>; GROUPS],
     ready: Cell<u32>,
 }
@@ -49,6 +62,10 @@ impl RunQueues {
             fast: [const { List::new() }; 100],
             lazy_bits: Cell::new(0),
             lazy: core::array::from_fn(|_| Ring::new(grow)),
+            preempted: [const { List::new() }; GROUPS],
+            behind: Hint::new(0),
+            turns: [const { Cell::new(0) }; GROUPS],
+            granted: Hint::new(0),
             credit: WEIGHTS.map(Cell::new),
             ready: Cell::new(0),
         }
@@ -57,6 +74,7 @@ impl RunQueues {
     /// A new round of the groups' shares.
     #[cfg(feature = "sim")]
     pub fn reset_for_simulation(&self) {
+        self.turns.iter().for_each(|turns| turns.set(0));
         self.credit.iter().zip(WEIGHTS).for_each(|(credit, weight)| credit.set(weight));
     }
 
@@ -64,6 +82,21 @@ impl RunQueues {
     #[inline(always)]
     pub fn len(&self) -> u32 {
         self.ready.get()
+    }
+
+    /// Those that were preempted; a hint for others than the owner.
+    pub fn behind(&self) -> u32 {
+        self.behind.load(Relaxed)
+    }
+
+    /// From now on one of those may go before others that have come since.
+    pub fn grant(&self) {
+        self.granted.store(1, Relaxed);
+    }
+
+    /// Whether none has gone since [`RunQueues::grant`].
+    pub fn is_granted(&self) -> bool {
+        self.granted.load(Relaxed) != 0
     }
 
     /// Highest priority that is ready, 0 when none is time-critical.
@@ -84,6 +117,26 @@ impl RunQueues {
             self.lazy_bits.set(self.lazy_bits.get() | 1 << group);
         } else {
             self.push_fast(thread, priority);
+        }
+    }
+
+    /// As [`RunQueues::push`], of a thread that was preempted.
+    pub fn push_preempted(&self, thread: &'static Control) {
+        if thread.is_critical() {
+            return self.push(thread);
+        }
+        let group = thread.group.load(Relaxed) as usize % GROUPS;
+        self.preempted[group].push(thread);
+        self.lazy_bits.set(self.lazy_bits.get() | 1 << (GROUPS + group));
+        self.behind.store(self.behind() + 1, Relaxed);
+        self.ready.set(self.ready.get() + 1);
+    }
+
+    /// As [`RunQueues::push`], of a thread that yields.
+    pub fn push_yielded(&self, thread: &'static Control) {
+        match self.behind() {
+            0 => self.push(thread),
+            _ => self.push_preempted(thread),
         }
     }
 
@@ -123,10 +176,13 @@ impl RunQueues {
             if bits == 0 {
                 return None;
             }
-            let group = if bits & (bits - 1) == 0 {
+            let group = if bits & (bits - 1) == 0 && bits >> GROUPS == 0 {
                 bits.trailing_zeros() as usize
             } else {
-                self.group_by_weight(bits)
+                match self.group_by_weight(bits) {
+                    (group, true) => return self.pop_preempted(group),
+                    (group, false) => group,
+                }
             };
             let ring = &self.lazy[group];
             let thread = ring.pop();
@@ -140,8 +196,21 @@ impl RunQueues {
         }
     }
 
+    #[cold]
+    fn pop_preempted(&self, group: usize) -> Option<&'static Control> {
+        let list = &self.preempted[group];
+        let thread = list.pop()?;
+        if list.is_empty() {
+            self.lazy_bits.set(self.lazy_bits.get() & !(1 << (GROUPS + group)));
+        }
+        self.turns[group].set(self.lazy[group].len());
+        self.behind.store(self.behind() - 1, Relaxed);
+        self.ready.set(self.ready.get() - 1);
+        Some(thread)
+    }
+
     /// Appends `thread`, which is lazy, and takes the next one out, if that is no choice: all ready
-    /// threads are of its group. Else nothing happens.
+    /// threads are of its group, and none was preempted. Else nothing happens.
     ///
     /// What `push` and `pop` do in a third of the instructions.
     #[inline(always)]
@@ -164,22 +233,38 @@ impl RunQueues {
         self.lazy[group].move_to(entries)
     }
 
-    /// The most urgent ready group that has credit left; a new round when none has.
+    /// The most urgent ready group that has credit left, a new round when none has; and whether it
+    /// is the turn of one that was preempted.
     #[cold]
     #[inline(never)]
-    fn group_by_weight(&self, bits: u32) -> usize {
+    fn group_by_weight(&self, bits: u32) -> (usize, bool) {
         loop {
             for group in 0..GROUPS {
+                let is_in = |bit: usize| bits & 1 << bit != 0;
+                let (has_come, has_preempted) = (is_in(group), is_in(GROUPS + group));
                 let credit = self.credit[group].get();
-                if bits & 1 << group != 0 && credit > 0 {
+                if (has_come || has_preempted) && credit > 0 {
                     self.credit[group].set(credit - 1);
-                    return group;
+                    return (group, has_preempted && (!has_come || self.is_their_turn(group)));
                 }
             }
             for (credit, weight) in self.credit.iter().zip(WEIGHTS) {
                 credit.set(weight);
             }
         }
+    }
+
+    /// Whether the preempted threads of `group` have waited for as long as they should, while
+    /// others come.
+    fn is_their_turn(&self, group: usize) -> bool {
+        let turns = self.turns[group].get();
+        self.turns[group].set(turns.saturating_sub(1));
+        // In a simulation there is no monitor, and no time.
+        let is_turn = turns == 0 && (self.is_granted() || cfg!(feature = "sim"));
+        if is_turn {
+            self.granted.store(0, Relaxed);
+        }
+        is_turn
     }
 
     /// Puts threads whose priority has changed since they were queued (inheritance) where they
@@ -191,15 +276,24 @@ impl RunQueues {
                 self.push_fast(thread, thread.priority.load(Relaxed));
             });
         }
+        self.lazy_bits.set(self.lazy_bits.get() & ((1 << GROUPS) - 1));
+        self.behind.store(0, Relaxed);
+        for list in &self.preempted {
+            self.push_again(list.take_all(), Self::push_preempted);
+        }
         for priority in 1..self.fast.len() {
-            let mut each = self.fast[priority].take_all();
             self.fast_bits.set(self.fast_bits.get() & !(1 << priority));
-            // SAFETY: null or a slot of the slab that was queued here.
-            while let Some(thread) = unsafe { each.as_ref() } {
-                each = thread.next.get();
-                self.ready.set(self.ready.get() - 1);
-                self.push(thread);
-            }
+            self.push_again(self.fast[priority].take_all(), Self::push);
+        }
+    }
+
+    /// Queues a chain of threads anew that were taken out of their list.
+    fn push_again(&self, mut each: *const Control, push: impl Fn(&Self, &'static Control)) {
+        // SAFETY: null or a slot of the slab that was queued here.
+        while let Some(thread) = unsafe { each.as_ref() } {
+            each = thread.next.get();
+            self.ready.set(self.ready.get() - 1);
+            push(self, thread);
         }
     }
 }

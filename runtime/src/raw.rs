@@ -24,7 +24,7 @@ pub use crate::stack::observer::{Observer, observe};
 pub use crate::sync::raw_mutex::RawMutex;
 pub use crate::sys::clock::now_ns;
 pub use crate::sys::place::Place;
-pub use crate::thread::builder::Known;
+pub use crate::thread::{builder::Known, give_way};
 pub use crate::wait::{Batch, Locked, WaitQueue, wake};
 
 /// Body of a raw thread. It may return, or leave through [`finish`] at any depth.

@@ -110,6 +110,11 @@ impl Ring {
         self.head.get() == self.tail.get() && self.overflow.is_empty()
     }
 
+    /// Its entries, those of threads that left among them; who is in overflow is not counted.
+    pub fn len(&self) -> u32 {
+        self.tail.get().wrapping_sub(self.head.get()) as u32
+    }
+
     #[inline(always)]
     fn entry(&self, position: usize) -> *mut *const Control {
         // SAFETY: masked, so inside the vector once it has its capacity; only the owning worker

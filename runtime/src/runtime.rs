@@ -331,6 +331,11 @@ impl Runtime {
         awake - self.config.workers as i64 - i64::from(self.blocked.load(Relaxed))
     }
 
+    /// Whether fewer workers are awake than should run.
+    pub fn lacks_workers(&self) -> bool {
+        self.awake_beyond() < 0
+    }
+
     /// Whether more workers are awake than should run.
     pub fn has_surplus(&self) -> bool {
         self.awake_beyond() > 0

@@ -139,6 +139,8 @@ pub(crate) struct Worker {
     pub is_to_leave: AtomicBool,
     /// Shared: it is to leave its thread where others would stay; the monitor says so.
     pub is_turn: AtomicBool,
+    /// Shared: the count of switches since which it has run the thread that it is to leave.
+    pub asked: AtomicU64,
     /// What the monitor saw of it last; used by the monitor alone.
     pub seen: Cell<Seen>,
     /// Shared: threads that have not started.
@@ -158,6 +160,8 @@ pub(crate) struct Worker {
     pub rest: AtomicBool,
     /// Shared: the thread that it runs is blocked in the kernel; the monitor says so.
     pub blocked: AtomicBool,
+    /// Shared: a thread that computes keeps it; the monitor says so.
+    pub kept: AtomicBool,
     /// Shared: cancellations asked for by others.
     pub requests: Requests,
     /// Shared: a priority was raised, so a queued thread may be in the wrong queue. Set before the
@@ -226,6 +230,7 @@ impl Worker {
             seat: Seat::new(),
             is_to_leave: AtomicBool::new(false),
             is_turn: AtomicBool::new(false),
+            asked: AtomicU64::new(u64::MAX),
             seen: Cell::new(Seen::default()),
             fresh: Fresh::new(),
             offered: if is_spare { Offered::with_room() } else { Offered::new() },
@@ -235,6 +240,7 @@ impl Worker {
             patience: Patience::new(now),
             rest: AtomicBool::new(false),
             blocked: AtomicBool::new(false),
+            kept: AtomicBool::new(false),
             requests: Requests::new(),
             resort: AtomicBool::new(false),
             live: AtomicU32::new(0),

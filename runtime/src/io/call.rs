@@ -168,7 +168,7 @@ fn yield_first(me: &'static Control) {
         Some(worker) if worker.queues.len() == 0 && worker.offered.len() == 0 => {}
         Some(worker) if me.kind.get().is_user_level() => worker.yield_now(me),
         Some(_) => {}
-        None => drop(full::yield_now()),
+        None => drop(full::give_way()),
     }
 }
 

@@ -119,6 +119,11 @@ impl Epoll {
         self.set.as_raw_fd()
     }
 
+    /// As [`Epoll::raw`].
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.set.as_fd()
+    }
+
     fn with<T>(&self, change: impl FnOnce(&mut Vec<*const Control>) -> T) -> T {
         let _guard = self.lock.lock();
         // SAFETY: the lock is held, and no closure here calls another method that takes it.

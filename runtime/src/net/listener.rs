@@ -73,7 +73,7 @@ impl Listener {
         }
         if light && self.in_a_row.fetch_add(1, Relaxed) >= ACCEPTS_IN_A_ROW {
             self.in_a_row.store(0, Relaxed);
-            crate::thread::yield_now();
+            crate::thread::give_way();
         }
         if self.socket.is_nonblocking() {
             return call::uninterrupted(|| self.accept_now());

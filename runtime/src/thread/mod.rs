@@ -46,6 +46,21 @@ pub fn yield_now() {
     }
 }
 
+/// As [`yield_now`], but full threads that were preempted do not go first: the caller is about to
+/// look for something that may not be there yet, and they compute.
+#[doc(hidden)]
+#[inline(always)]
+pub fn give_way() {
+    match sched::worker() {
+        Some(worker) => worker.yield_now(sched::current()),
+        None => {
+            if !full::give_way() {
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
 /// Yields if the worker's poll word asks for it: what a compiler-placed poll does (CoThreads).
 ///
 /// For long computations between blocking calls; one load and one branch otherwise.

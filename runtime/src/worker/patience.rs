@@ -25,6 +25,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use super::{SWITCHES_PER_LOOK, Worker};
 use crate::arch::Context;
 use crate::control::Control;
+use crate::full;
 use crate::sys::clock;
 
 /// The run time between two looks that the budget is steered to.
@@ -100,10 +101,12 @@ impl Worker {
 
     /// Whether its ready full threads have their turn here soon. Anybody may ask.
     pub fn serves_soon(&self, now: u64) -> bool {
-        self.patience.is_soon(self.offered.len(), now)
-            && self.offered.fast_priority() == 0
-            && !self.blocked.load(Relaxed)
-            && !self.rest.load(Relaxed)
+        self.patience.is_soon(self.offered.len(), now) && self.takes_turns()
+    }
+
+    /// Whether those who are not time-critical have their turns here, one after the other.
+    fn takes_turns(&self) -> bool {
+        self.offered.fast_priority() == 0 && !self.blocked.load(Relaxed) && !self.rest.load(Relaxed)
     }
 
     /// Hands the ready full threads for which this worker was woken to one that runs and has a
@@ -129,9 +132,14 @@ impl Worker {
     /// Takes `thread`, which the caller has woken on this worker and which belongs to `owner`;
     /// false: it is the owner's to run.
     pub fn takes_over(&'static self, owner: &'static Worker, thread: &'static Control) -> bool {
+        // Of those that are ready here one that has just woken goes first, unless the caller goes
+        // on for long.
+        let first = || self.offered.come() == 0 && self.takes_turns() && !full::computes();
         let takes = thread.priority.load(Relaxed) == 0
-            && owner.sleeping.is_asleep()
-            && self.serves_soon(clock::now_ns())
+            && match owner.kept.load(Relaxed) {
+                true => first(),
+                false => owner.sleeping.is_asleep() && self.serves_soon(clock::now_ns()),
+            }
             && Context::is_saved(&thread.context);
         if takes {
             owner.live_full.fetch_sub(1, Relaxed);

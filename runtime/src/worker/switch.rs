@@ -91,10 +91,32 @@ impl Worker {
     /// As `yield_now`, of a full thread, which is pinned.
     pub fn yield_full(&'static self, me: &'static Control) {
         if self.spend() || self.queues.len() != 0 || self.fresh.len() != 0 {
-            self.offered.push(me);
+            self.offered.push_yielded(me);
             return self.to_scheduler(me);
         }
         if let Some(next) = self.offered.exchange(me) {
+            self.switch(me, next);
+        }
+    }
+
+    /// As [`Worker::yield_full`], but those that were preempted do not go first.
+    pub fn give_way(&'static self, me: &'static Control) {
+        if self.spend() || self.queues.len() != 0 || self.fresh.len() != 0 {
+            self.offered.push(me);
+            return self.to_scheduler(me);
+        }
+        if let Some(next) = self.offered.exchange_with_come(me) {
+            self.switch(me, next);
+        }
+    }
+
+    /// As [`Worker::yield_full`], of a thread that is preempted.
+    pub fn preempt_full(&'static self, me: &'static Control) {
+        if self.spend() || self.queues.len() != 0 || self.fresh.len() != 0 {
+            self.offered.push_preempted(me);
+            return self.to_scheduler(me);
+        }
+        if let Some(next) = self.offered.exchange_preempted(me) {
             self.switch(me, next);
         }
     }

@@ -122,8 +122,12 @@ fn a_thread_that_is_on_its_stack_is_left_to_its_worker() {
     });
 }
 
-/// As `Worker::yield_full`: the thread is offered, and another taken, before its stack is left.
-fn yields(make: fn() -> Offered) {
+/// How a thread goes that could go on.
+type Exchange = fn(&Offered, &'static Control) -> Option<&'static Control>;
+
+/// As `Worker::yield_full` and `Worker::preempt_full`: the thread is offered, and another taken,
+/// before its stack is left.
+fn leaves(make: fn() -> Offered, exchange: Exchange) {
     check(move |controls| {
         let (offered, ran) = (use_once(make(), controls), Ran::default());
         let me = controls[1];
@@ -135,7 +139,7 @@ fn yields(make: fn() -> Offered) {
         });
         let (theirs, thread) = (offered.clone(), controls[3]);
         let waker = spawn(controls[0], move || theirs.push(thread));
-        match offered.exchange(me) {
+        match exchange(&offered, me) {
             Some(next) => {
                 assert!(!core::ptr::eq(next, me));
                 me.context.leave();
@@ -151,12 +155,61 @@ fn yields(make: fn() -> Offered) {
 
 #[test]
 fn a_thread_that_yields_and_the_next_one_run_once() {
-    yields(Offered::with_room);
+    leaves(Offered::with_room, Offered::exchange);
 }
 
 #[test]
 fn so_they_do_where_there_is_no_room() {
-    yields(Offered::new);
+    leaves(Offered::new, Offered::exchange);
+}
+
+#[test]
+fn a_thread_that_is_preempted_and_the_next_one_run_once() {
+    leaves(Offered::with_room, Offered::exchange_preempted);
+}
+
+/// The order of what is ready, one after the other.
+#[test]
+fn those_that_were_preempted_go_behind_those_that_have_come_since() {
+    check(|controls| {
+        let offered = Offered::with_room();
+        let [_, one, two, three] = *controls;
+        let next = |right: &'static Control| {
+            assert!(offered.pop().is_some_and(|thread| core::ptr::eq(thread, right)));
+        };
+        offered.push_preempted(one);
+        offered.push(two);
+        assert_eq!((offered.len(), offered.behind(), offered.come()), (2, 1, 1));
+        // Who yields goes behind both; who has come since goes before both.
+        assert!(offered.exchange(three).is_some_and(|thread| core::ptr::eq(thread, two)));
+        assert_eq!((offered.len(), offered.behind()), (2, 2));
+        offered.push(two);
+        next(two);
+        next(one);
+        next(three);
+        assert_eq!((offered.len(), offered.behind()), (0, 0));
+        // While others come they have a turn when it is time, and one only.
+        offered.push_preempted(one);
+        offered.push_preempted(three);
+        offered.push(two);
+        offered.grant();
+        next(one);
+        assert!(!offered.is_granted());
+        offered.push(one);
+        next(two);
+        next(one);
+        next(three);
+        // What is taken in between, or has another priority by now, is not lost.
+        offered.push_preempted(one);
+        offered.push_preempted(two);
+        two.priority.store(9, Relaxed);
+        offered.resort();
+        assert_eq!((offered.len(), offered.behind(), offered.fast_priority()), (2, 1, 9));
+        next(two);
+        two.priority.store(0, Relaxed);
+        assert_eq!(offered.steal(4, |thread| assert!(core::ptr::eq(thread, one))), 1);
+        assert_eq!((offered.len(), offered.behind()), (0, 0));
+    });
 }
 
 /// A worker: where its threads are, and how it is told of them.

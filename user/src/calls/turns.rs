@@ -13,14 +13,14 @@ use crate::threads::own;
 /// Before a try that may find nothing yet.
 pub fn before_receive() {
     if !own::is_told().load(Relaxed) {
-        heddle::thread::yield_now();
+        heddle::raw::give_way();
     }
 }
 
 /// Before the caller asks what is ready.
 pub fn before_ask() {
     if own::is_told().load(Relaxed) {
-        heddle::thread::yield_now();
+        heddle::raw::give_way();
     }
 }
 

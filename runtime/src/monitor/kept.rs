@@ -1,0 +1,171 @@
+//! Threads that become ready at workers which one that computes keeps.
+//!
+//! A worker looks for time and events when it switches. While a full thread computes on it the
+//! monitor alone does, and between two ticks it does no more than that: it sleeps until the time
+//! or the event of a thread comes that waits at such a worker, makes that one ready, and wakes a
+//! worker for it, or has the other leave at once: who computes little and waits often need not wait
+//! for slices, as with the kernel's threads. A thread computes that has kept its worker for a tick,
+//! or that has not waited since it was preempted. Where others come all the time, those that were
+//! preempted and these have a tick each, in turns.
+//!
+//! Invariants:
+//! 1. Two looks between ticks are [`GAP_NS`] apart.
+//! 2. A descriptor that is ready although nobody waits for it is not looked at again before the
+//!    next tick.
+
+use core::sync::atomic::Ordering::Relaxed;
+use core::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::{SLICE_SHORT_NS, Seen, Watch};
+use crate::control::Control;
+use crate::io::Epoll;
+use crate::preempt;
+use crate::sys::clock;
+use crate::worker::Worker;
+
+/// Time between two looks, at least.
+const GAP_NS: u64 = 500_000;
+/// Workers that are looked after between ticks, at most.
+const WORKERS_MAX: usize = 16;
+/// Threads that are remembered; a power of two.
+const THREADS: usize = 64;
+
+/// See the file's head.
+pub(super) struct Kept {
+    workers: Vec<&'static Worker>,
+    /// What tells of events at them.
+    fds: Vec<PollFd<'static>>,
+    /// The slots of threads that were preempted, and how often they had waited until then; found by
+    /// the slots.
+    preempted: [(u32, u32); THREADS],
+}
+
+impl Kept {
+    /// With all the memory that it needs.
+    pub fn new() -> Self {
+        let (workers, fds) = (Vec::with_capacity(WORKERS_MAX), Vec::with_capacity(WORKERS_MAX));
+        Kept { workers, fds, preempted: [(u32::MAX, 0); THREADS] }
+    }
+
+    /// A tick begins.
+    pub fn begin(&mut self) {
+        self.workers.drain(..).for_each(|worker| worker.kept.store(false, Relaxed));
+    }
+
+    /// `worker` is to be looked after until the next tick.
+    pub fn add(&mut self, worker: &'static Worker) {
+        if self.workers.len() < WORKERS_MAX {
+            worker.kept.store(true, Relaxed);
+            self.workers.push(worker);
+        }
+    }
+
+    /// `thread` is asked to leave.
+    pub fn note(&mut self, thread: &Control) {
+        let slot = thread.slot();
+        self.preempted[slot as usize % THREADS] = (slot, thread.record().switches());
+    }
+
+    /// Whether it has not waited since it was preempted.
+    pub fn computes(&self, thread: &Control) -> bool {
+        let slot = thread.slot();
+        self.preempted[slot as usize % THREADS] == (slot, thread.record().switches())
+    }
+
+    /// When the first deadline passes of those who wait at these workers.
+    fn first_deadline(&self) -> u64 {
+        self.workers.iter().filter_map(|worker| worker.waits.first()).min().unwrap_or(u64::MAX)
+    }
+
+    /// Threads that wait for descriptors there.
+    fn waiting(&self) -> u64 {
+        let sets = self.workers.iter().filter_map(|worker| worker.made_readiness());
+        sets.map(Epoll::waiting).sum()
+    }
+
+    /// Sleeps for `ns`, or until there is an event for one of these workers; true if there is.
+    fn sleep(&mut self, ns: u64, with_events: bool) -> bool {
+        self.fds.clear();
+        let sets = self.workers.iter().filter_map(|worker| worker.made_readiness());
+        let sets = sets.filter(|set| with_events && set.waiting() != 0);
+        self.fds.extend(sets.map(|set| PollFd::from_borrowed_fd(set.fd(), PollFlags::IN)));
+        let time = Timespec { tv_sec: 0, tv_nsec: ns.min(999_999_999) as _ };
+        poll(&mut self.fds, Some(&time)).is_ok_and(|ready| ready != 0)
+    }
+}
+
+impl Watch {
+    /// Sleeps for a tick, and looks after kept workers meanwhile.
+    pub(super) fn sleep_for_tick(&mut self) {
+        let end = clock::now_ns() + self.tick.as_nanos() as u64;
+        let mut with_events = true;
+        let mut asked = self.serve_kept();
+        loop {
+            let now = clock::now_ns();
+            if self.kept.workers.is_empty() {
+                return std::thread::sleep(Duration::from_nanos(end.saturating_sub(now)));
+            }
+            // Who was asked makes room for one that may soon wait again.
+            let first = if asked { 0 } else { self.kept.first_deadline() };
+            let until = first.max(now + GAP_NS).min(end);
+            let waiting = self.kept.waiting();
+            let is_event = self.kept.sleep(until.saturating_sub(now), with_events);
+            if clock::now_ns() >= end {
+                return;
+            }
+            asked = self.serve_kept();
+            with_events &= !is_event || self.kept.waiting() != waiting;
+        }
+    }
+
+    /// Makes ready whose time or event has come, and has those that keep a worker make room; true
+    /// if one was asked.
+    fn serve_kept(&mut self) -> bool {
+        let mut asked = false;
+        for index in 0..self.kept.workers.len() {
+            asked |= self.serve(self.kept.workers[index]);
+        }
+        asked
+    }
+
+    fn serve(&mut self, worker: &'static Worker) -> bool {
+        // SAFETY: null or a slot of the slab; only its record and atomics are used.
+        let Some(thread) = (unsafe { worker.current.load(Relaxed).as_ref() }) else { return false };
+        let seen = worker.seen.get();
+        let is_same = worker.switches.load(Relaxed) == seen.switches;
+        if !(is_same && seen.same_ns >= SLICE_SHORT_NS || self.kept.computes(thread)) {
+            return false;
+        }
+        if worker.has_waiting_full() {
+            worker.rescue();
+        }
+        if worker.offered.come() + worker.fresh.len() == 0 {
+            return false;
+        }
+        if self.runtime.lacks_workers() {
+            self.runtime.wake_a_sleeper();
+            return false;
+        }
+        if seen.granted && !worker.offered.is_granted() {
+            // It has its turn until the next tick, whoever comes.
+            return false;
+        }
+        self.kept.note(thread);
+        preempt::make_room(worker, 0)
+    }
+}
+
+/// Has one of those go next that `worker` has preempted, if it runs one of the others (`computes`
+/// is false) and none has gone in the last tick.
+pub(super) fn give_turn(worker: &Worker, seen: &mut Seen, computes: bool) {
+    let offered = &worker.offered;
+    if offered.is_granted() {
+        return;
+    }
+    seen.granted = !seen.granted && !computes && offered.behind() != 0;
+    if seen.granted {
+        offered.grant();
+    }
+}
