@@ -41,7 +41,7 @@ pub enum Program {
     UserLibrary,
     /// An echo server with a thread per connection, on plain pthreads.
     Tpc,
-    /// Loops of create + join and of sched_yield, on plain pthreads.
+    /// Loops of create + join and of sched_yield, and late wakes, on plain pthreads.
     Loops,
 }
 

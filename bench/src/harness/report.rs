@@ -82,6 +82,8 @@ const CAVEATS: &str = "\
   `xz_seconds` and `ffmpeg_seconds`, and not in CPU times; `start_ms` has little else: xz with
   4 KiB and one thread. The main thread stays a kernel thread, so in `create_join_ns` each thread is
   made from outside the workers.
+- unmodified, `wake_late_ns`: what a sleep of 1 ms takes more, the median of 1000, in a thread
+  beside four that compute, on the same CPUs.
 - unmodified, MariaDB: the CPU time includes connecting and the tables that mysqlslap makes and
   drops. Server and clients share the CPUs.
 - unmodified, `tpc_kernel_stack_kb`: of the whole machine, less what there was before; other work
