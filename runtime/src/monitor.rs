@@ -126,6 +126,8 @@ pub(crate) struct Seen {
     /// Ticks, and ns, with that count.
     same_for: u32,
     same_ns: u64,
+    /// CPU time that it has had meanwhile.
+    same_cpu_ns: u64,
     /// Slices in a row that were used up.
     used_up: u32,
     /// Threads that were preempted had been given a turn at the last look; it may be over.
@@ -293,6 +295,7 @@ impl Watch {
         let stuck = before.same_for > 0;
         if full::exist() {
             look_at_clock(before, worker);
+            before.same_cpu_ns += if stuck { before.ran_ns } else { 0 };
         }
         if let Some(thread) = running {
             // Blocked in the kernel it uses none.

@@ -1,6 +1,7 @@
 //! A full thread that wakes does not wait for the slices of those that compute, and they go on
 //! beside any number of such threads. The slice is so long here that it shows, however busy the
-//! machine is.
+//! machine is. On a busy one a thread that wakes may be taken for one that computes, now and then;
+//! then it waits for slices.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -15,7 +16,9 @@ use heddle::thread::JoinHandle;
 #[path = "common/full.rs"]
 mod common;
 
-const SLICE: Duration = Duration::from_secs(60);
+const SLICE: Duration = Duration::from_secs(2);
+/// How often it wakes in each way.
+const ROUNDS: usize = 7;
 
 fn can_run() -> bool {
     need_preemption(heddle::Config::new().workers(1).slice(Some(SLICE)))
@@ -61,7 +64,7 @@ fn a_thread_that_wakes_interrupts_those_that_compute() {
     let (theirs, answers) = (asked.clone(), answered.clone());
     let body = move || {
         let mut stream: TcpStream = listener.accept().unwrap().0;
-        for _ in 0..5 {
+        for _ in 0..ROUNDS {
             heddle::thread::sleep(Duration::from_millis(20));
             answers.release();
             let mut byte = [0];
@@ -73,8 +76,9 @@ fn a_thread_that_wakes_interrupts_those_that_compute() {
     };
     let wakes = full(body);
     let hogs = Hogs::start();
-    for _ in 0..5 {
-        for how in ["time", "event", "thread"] {
+    let mut waits = [(); 3].map(|()| Vec::new());
+    for _ in 0..ROUNDS {
+        for (how, waits) in ["time", "event", "thread"].into_iter().zip(&mut waits) {
             std::thread::sleep(Duration::from_millis(20));
             let start = Instant::now();
             match how {
@@ -83,9 +87,12 @@ fn a_thread_that_wakes_interrupts_those_that_compute() {
                 _ => {}
             }
             answered.acquire();
-            let waited = start.elapsed();
-            assert!(waited < SLICE / 2, "{how}: {waited:?}");
+            waits.push(start.elapsed());
         }
+    }
+    for waits in &mut waits {
+        waits.sort();
+        assert!(waits[ROUNDS / 2] < SLICE / 2, "{waits:?}");
     }
     wakes.join().unwrap();
     hogs.end();

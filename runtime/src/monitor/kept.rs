@@ -135,7 +135,7 @@ impl Watch {
         let Some(thread) = (unsafe { worker.current.load(Relaxed).as_ref() }) else { return false };
         let seen = worker.seen.get();
         let is_same = worker.switches.load(Relaxed) == seen.switches;
-        if !(is_same && seen.same_ns >= SLICE_SHORT_NS || self.kept.computes(thread)) {
+        if !(is_same && seen.same_cpu_ns >= SLICE_SHORT_NS || self.kept.computes(thread)) {
             return false;
         }
         if worker.has_waiting_full() {
