@@ -232,7 +232,7 @@ pub fn set_interrupter_of_program(ask: fn() -> libc::sigaction) {
     let _ = OF_PROGRAM.set(ask);
 }
 
-/// The handler of [`install_interrupter`].
+/// The handler that `install_interrupter` installs.
 pub fn interrupter() -> usize {
     on_interrupt as *const () as usize
 }
