@@ -26,12 +26,13 @@ use tally::Tally;
 
 /// How many lines of a failed step's output are shown: some compiler errors or backtraces.
 const SHOWN_LINES_MAX: usize = 200;
-/// And once more at the end, where whoever sees only the end of all output still finds them.
+/// And once more at the end, of all steps together: whoever sees only the end of all output still
+/// finds something of each.
 const REPEATED_LINES_MAX: usize = 24;
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Level {
-    /// Format, clippy, tidy, unit tests: before each commit
+    /// Format, clippy, tidy, rustdoc, unit tests: before each commit
     Quick,
     /// Everything that can run on this machine
     Full,
@@ -148,11 +149,13 @@ fn summarise(outcomes: &[Outcome]) -> bool {
     if !reasons.is_empty() {
         println!("\nskipped, and why:\n{}", reasons.join("\n"));
     }
-    for outcome in outcomes.iter().filter(|outcome| outcome.tally.failed > 0) {
+    let failed = outcomes.iter().filter(|outcome| outcome.tally.failed > 0);
+    let lines_each = REPEATED_LINES_MAX / failed.clone().count().max(1);
+    for outcome in failed {
         let note = outcome.note.as_deref().unwrap_or("failed");
         println!("\n{}: {note}", outcome.name);
         // The end tells most: what the last failed test printed, and the names of all.
-        let begin = outcome.told.len().saturating_sub(REPEATED_LINES_MAX);
+        let begin = outcome.told.len().saturating_sub(lines_each);
         outcome.told[begin..].iter().for_each(|line| println!("  {line}"));
     }
     println!("\n{} passed, {} failed, {} skipped", total.passed, total.failed, total.skipped);

@@ -145,9 +145,14 @@ fn quick(planner: &mut Planner) {
     let tidy = Call::new(&xtask.to_string_lossy()).args(&["tidy"]);
     // heddle-user has names that only its own link script makes, and no unit tests.
     let unit = planner.test("--workspace --exclude heddle-user --lib --bins");
+    let without = "--exclude heddle-cli --exclude heddle-capi --exclude heddle-user";
+    let pages = planner
+        .cargo(&format!("doc --workspace --no-deps {without}"))
+        .env("RUSTDOCFLAGS", "-D warnings");
     planner.add("fmt", "rustfmt changes nothing", 2, vec![fmt]);
     planner.add("clippy", "no warnings", 10, vec![clippy]);
     planner.add("tidy", "the repository's own rules", 10, vec![tidy]);
+    planner.add("doc-pages", "rustdoc has no warnings", 10, vec![pages]);
     planner.add("unit", "unit tests of all crates", 10, vec![unit]);
 }
 
