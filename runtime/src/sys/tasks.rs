@@ -5,10 +5,25 @@
 use std::fs;
 use std::io;
 
+use rustix::fs::{Mode, OFlags, RawDir};
+
+/// Bytes for the entries that one system call tells.
+const ENTRIES_BYTES: usize = 8 << 10;
+
 /// The ids of all of them.
+///
+/// Not by std's `read_dir`, which panics if the program closes the descriptor meanwhile.
 pub(crate) fn all() -> io::Result<Vec<i32>> {
-    let entries = fs::read_dir("/proc/self/task")?;
-    Ok(entries.flatten().filter_map(|it| it.file_name().to_str()?.parse().ok()).collect())
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = rustix::fs::open("/proc/self/task", flags, Mode::empty())?;
+    let mut space = Vec::with_capacity(ENTRIES_BYTES);
+    let mut entries = RawDir::new(&folder, space.spare_capacity_mut());
+    let mut ids = Vec::new();
+    while let Some(entry) = entries.next() {
+        // "." and ".." are among them.
+        ids.extend(entry?.file_name().to_str().ok().and_then(|name| name.parse::<i32>().ok()));
+    }
+    Ok(ids)
 }
 
 fn read(tid: i32, file: &str) -> Option<String> {
@@ -144,6 +159,28 @@ mod tests {
         assert!(stat_of("7 (a").is_none());
         let own = stat(crate::sys::task::tid()).unwrap();
         assert!(!own.is_asleep && !own.is_of_kernel);
+    }
+
+    /// More than one system call tells.
+    #[test]
+    fn all_of_many_are_found() {
+        const COUNT: usize = 400;
+        let gate = std::sync::Arc::new(std::sync::Barrier::new(COUNT + 1));
+        let (sender, ids) = std::sync::mpsc::channel();
+        let threads: Vec<_> = (0..COUNT)
+            .map(|_| {
+                let (gate, sender) = (gate.clone(), sender.clone());
+                std::thread::spawn(move || {
+                    sender.send(crate::sys::task::tid()).unwrap();
+                    gate.wait();
+                })
+            })
+            .collect();
+        let ids: Vec<_> = ids.iter().take(COUNT).collect();
+        let all = all().unwrap();
+        gate.wait();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert!(ids.iter().all(|id| all.contains(id)));
     }
 
     #[test]
