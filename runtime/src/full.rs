@@ -358,7 +358,7 @@ pub(crate) fn ready(thread: &'static Control) {
     thread.record().set_state(State::Ready);
     // SAFETY: a thread that waited has started, so its worker is set; workers live for ever.
     let worker = unsafe { &*thread.worker.load(Relaxed) };
-    let priority = thread.priority.load(Relaxed);
+    let (priority, group) = (thread.priority.load(Relaxed), thread.group.load(Relaxed));
     let here = here();
     let is_here = here.as_ref().is_some_and(|here| ptr::eq(here.worker(), worker));
     if let Some(here) = here.filter(|_| !is_here)
@@ -372,7 +372,7 @@ pub(crate) fn ready(thread: &'static Control) {
         worker.notify();
         // The monitor has others make room that come before it has looked again.
         if priority != 0 || worker.kept.load(Relaxed) && worker.kept.swap(false, Relaxed) {
-            preempt::make_room(worker, priority);
+            preempt::make_room(worker, priority, group);
         }
     } else if priority != 0 {
         worker.poll.store(1, Relaxed);

@@ -319,7 +319,7 @@ impl Watch {
             let waiting = worker.offered.fast_priority();
             if waiting != 0 {
                 // Nor could it when that one became ready.
-                preempt::make_room(worker, waiting);
+                preempt::make_room(worker, waiting, 0);
             }
         }
         if stuck && worker.has_waiting_full() {

@@ -22,13 +22,17 @@ use heddle_record::Group;
 use crate::arch::Context;
 use crate::control::Control;
 use crate::model::Hint;
-use crate::queue::RunQueues;
+use crate::queue::{GROUPS, RunQueues};
 use crate::raw_lock::RawLock;
 use crate::ready::RING_MIN;
+
+/// Where `Offered::len` has the groups of which threads have come; the number of threads is below.
+const GROUPS_SHIFT: u32 = u32::BITS - GROUPS as u32;
 
 /// See the file's head.
 pub(crate) struct Offered {
     lock: RawLock,
+    /// How many there are, and [`RunQueues::groups_come`].
     len: Hint,
     top: AtomicU8,
     queues: RunQueues,
@@ -65,7 +69,7 @@ impl Offered {
     /// How many there are; a hint for others than the lock's holder.
     #[inline(always)]
     pub fn len(&self) -> u32 {
-        self.len.load(Relaxed)
+        self.len.load(Relaxed) & ((1 << GROUPS_SHIFT) - 1)
     }
 
     /// How many of them were preempted; a hint.
@@ -76,6 +80,12 @@ impl Offered {
     /// How many have come since those were; a hint.
     pub fn come(&self) -> u32 {
         self.len().saturating_sub(self.behind())
+    }
+
+    /// Whether threads of `group` or a more urgent one have come since; a hint.
+    pub fn has_come(&self, group: u8) -> bool {
+        let more_urgent = (2 << (group as usize % GROUPS)) - 1;
+        self.len.load(Relaxed) >> GROUPS_SHIFT & more_urgent != 0
     }
 
     /// See [`RunQueues::grant`]; anybody may call it.
@@ -99,7 +109,8 @@ impl Offered {
     fn with<T>(&self, change: impl FnOnce(&RunQueues) -> T) -> T {
         let _guard = self.lock.lock();
         let result = change(&self.queues);
-        self.len.store(self.queues.len(), Relaxed);
+        let groups = self.queues.groups_come() << GROUPS_SHIFT;
+        self.len.store(self.queues.len() | groups, Relaxed);
         self.top.store(self.queues.fast_priority(), Relaxed);
         result
     }

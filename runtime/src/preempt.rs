@@ -150,15 +150,18 @@ pub(crate) fn ask_for_turn(worker: &Worker) {
 /// A thread of this priority is ready at `worker`: a less urgent full thread that computes there
 /// leaves now, not when its slice is over, unless that is the one that the Lazy region gets by its
 /// bound. If it can't be left just then, the monitor asks again. Where the priority is 0, one of
-/// priority 0 leaves. True: it was asked.
-pub(crate) fn make_room(worker: &Worker, priority: u8) -> bool {
+/// priority 0 leaves that is of this group or a less urgent one. True: it was asked.
+pub(crate) fn make_room(worker: &Worker, priority: u8, group: u8) -> bool {
     if worker.runtime.config.slice_ns == 0 || missing().is_some() || worker.is_lazy_turn() {
         return false;
     }
     let switches = worker.switches.load(Relaxed);
     // SAFETY: null or a slot of the slab.
     let Some(running) = (unsafe { worker.current.load(Relaxed).as_ref() }) else { return false };
-    let is_less = running.priority.load(Relaxed) < priority.max(1);
+    let is_less = match priority {
+        0 => !running.is_critical() && running.group.load(Relaxed) >= group,
+        _ => running.priority.load(Relaxed) < priority,
+    };
     // A system call that is not restarted is no reason to end it: the worker is blocked, then.
     let asks =
         is_less && running.kind.get() == Kind::Full && task::state_of(worker.tid()) == Some(b'R');

@@ -89,6 +89,12 @@ impl RunQueues {
         self.behind.load(Relaxed)
     }
 
+    /// A bit for each group of which threads have come that were not preempted.
+    #[inline(always)]
+    pub fn groups_come(&self) -> u32 {
+        self.lazy_bits.get() & ((1 << GROUPS) - 1)
+    }
+
     /// From now on one of those may go before others that have come since.
     pub fn grant(&self) {
         self.granted.store(1, Relaxed);
@@ -276,7 +282,7 @@ impl RunQueues {
                 self.push_fast(thread, thread.priority.load(Relaxed));
             });
         }
-        self.lazy_bits.set(self.lazy_bits.get() & ((1 << GROUPS) - 1));
+        self.lazy_bits.set(self.groups_come());
         self.behind.store(0, Relaxed);
         for list in &self.preempted {
             self.push_again(list.take_all(), Self::push_preempted);

@@ -141,7 +141,8 @@ impl Watch {
         if worker.has_waiting_full() {
             worker.rescue();
         }
-        if worker.offered.come() + worker.fresh.len() == 0 {
+        // Others of its own weight.
+        if !worker.offered.has_come(thread.group.load(Relaxed)) && worker.fresh.len() == 0 {
             return false;
         }
         if self.runtime.lacks_workers() {
@@ -153,7 +154,7 @@ impl Watch {
             return false;
         }
         self.kept.note(thread);
-        preempt::make_room(worker, 0)
+        preempt::make_room(worker, 0, thread.group.load(Relaxed))
     }
 }
 

@@ -180,9 +180,12 @@ fn those_that_were_preempted_go_behind_those_that_have_come_since() {
         offered.push_preempted(one);
         offered.push(two);
         assert_eq!((offered.len(), offered.behind(), offered.come()), (2, 1, 1));
+        let group = two.group.load(Relaxed);
+        assert!(offered.has_come(group) && (group == 0 || !offered.has_come(group - 1)));
         // Who yields goes behind both; who has come since goes before both.
         assert!(offered.exchange(three).is_some_and(|thread| core::ptr::eq(thread, two)));
         assert_eq!((offered.len(), offered.behind()), (2, 2));
+        assert!(!offered.has_come(group));
         offered.push(two);
         next(two);
         next(one);
