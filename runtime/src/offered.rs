@@ -189,6 +189,11 @@ impl Offered {
         self.exchange_by_rank(me, priority, push)
     }
 
+    /// As [`Offered::exchange`], of one that waits in the kernel.
+    pub fn exchange_waiting(&self, me: &'static Control) -> Option<&'static Control> {
+        self.exchange_by_rank(me, me.priority.load(Relaxed), RunQueues::push)
+    }
+
     /// As [`Offered::exchange`], of one that is preempted.
     pub fn exchange_preempted(&self, me: &'static Control) -> Option<&'static Control> {
         self.exchange_by_rank(me, me.priority.load(Relaxed), RunQueues::push_preempted)

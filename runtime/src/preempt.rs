@@ -228,11 +228,16 @@ fn on_signal(interrupted: &Interrupted) {
     }
     let errno = signals::errno();
     // The thread yields at its next chance if it can't be left now: the poll word is set.
-    if let Some(me) = may_leave(interrupted) {
+    if let Some((me, is_turn)) = may_leave(interrupted) {
         signals::unblock(SIGNAL);
         if !sched::is_called(me) && is_asked() {
-            spins::note(Place::of(interrupted.ip(), interrupted.registers()));
-            yield_here(me);
+            match is_turn {
+                true => yield_here(me, Worker::pass_turn),
+                false => {
+                    spins::note(Place::of(interrupted.ip(), interrupted.registers()));
+                    yield_here(me, Worker::preempt_full);
+                }
+            }
         }
         // It may have been called meanwhile. No pin is left here: it may end.
         if sched::is_called(me)
@@ -248,7 +253,7 @@ fn on_signal(interrupted: &Interrupted) {
     signals::set_errno(errno);
 }
 
-fn yield_here(me: &'static Control) {
+fn yield_here(me: &'static Control, leave: fn(&'static Worker, &'static Control)) {
     let Some(here) = full::here() else { return };
     here.runtime.monitor.preempted.fetch_add(1, Relaxed);
     // The kernel has set the defaults for the handler. The thread gets its own back from the
@@ -258,18 +263,19 @@ fn yield_here(me: &'static Control) {
         // It is not the Lazy region that has waited.
         here.worker().lazy_ran();
     }
-    here.worker().preempt_full(me);
+    leave(here.worker(), me);
 }
 
 /// What the handler does, in a simulation; false if the caller may not be left here.
 #[cfg(feature = "sim")]
 pub(crate) fn leave_here() -> bool {
     let left = full::me().filter(|me| !full::is_pinned() && me.wait.get() == WaitKind::None);
-    left.map(yield_here).is_some()
+    left.map(|me| yield_here(me, Worker::preempt_full)).is_some()
 }
 
-/// The thread that was interrupted, if it may be left there; see the file's head.
-fn may_leave(interrupted: &Interrupted) -> Option<&'static Control> {
+/// The thread that was interrupted, if it may be left there; see the file's head. True: it was
+/// asked by [`ask_for_turn`].
+fn may_leave(interrupted: &Interrupted) -> Option<(&'static Control, bool)> {
     let me = full::me()?;
     let stack = me.stack.get() as usize;
     let on_own_stack = (stack..stack + me.stack_bytes()).contains(&interrupted.sp());
@@ -277,10 +283,11 @@ fn may_leave(interrupted: &Interrupted) -> Option<&'static Control> {
     if !may || interrupted.blocks_faults() {
         return None;
     }
+    let is_turn = is_turn();
     let is_free = !is_guarded(interrupted.ip())
         || sched::is_called(me) && full::answers()
-        || waits_in_c_library(interrupted) && is_turn();
-    is_free.then_some(me)
+        || is_turn && waits_in_c_library(interrupted);
+    is_free.then_some((me, is_turn))
 }
 
 /// Whether the caller's worker was asked to leave its thread by [`ask_for_turn`].

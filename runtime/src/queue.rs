@@ -7,8 +7,9 @@
 //! cache itself. When several groups have threads they share by weight. Threads that were preempted
 //! are in a list of their group's, behind those that have come since, and so are those that yield
 //! while there are such: who computes little and waits often need not wait for those that compute
-//! on. While others come all the time a list is served after as many turns as there were others the
-//! last time, and when the monitor says that it is time ([`RunQueues::grant`]).
+//! on. While others come all the time a list is served after as many turns as there were others
+//! when it began or the last time, and when the monitor says that it is time
+//! ([`RunQueues::grant`]).
 //!
 //! Invariants:
 //! 1. A thread is in at most one queue, once.
@@ -132,6 +133,9 @@ impl RunQueues {
             return self.push(thread);
         }
         let group = thread.group.load(Relaxed) as usize % GROUPS;
+        if self.preempted[group].is_empty() {
+            self.turns[group].set(self.lazy[group].len());
+        }
         self.preempted[group].push(thread);
         self.lazy_bits.set(self.lazy_bits.get() | 1 << (GROUPS + group));
         self.behind.store(self.behind() + 1, Relaxed);

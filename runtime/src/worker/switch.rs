@@ -121,6 +121,18 @@ impl Worker {
         }
     }
 
+    /// As [`Worker::yield_full`], of a thread that waits in the kernel: it goes behind all who are
+    /// ready, but not among those that were preempted, for it does not compute.
+    pub fn pass_turn(&'static self, me: &'static Control) {
+        if self.spend() || self.queues.len() != 0 || self.fresh.len() != 0 {
+            self.offered.push(me);
+            return self.to_scheduler(me);
+        }
+        if let Some(next) = self.offered.exchange_waiting(me) {
+            self.switch(me, next);
+        }
+    }
+
     /// As `park`, of a full thread. It may have been made ready before it gets here.
     pub fn park_full(&'static self, me: &'static Control) {
         let record = me.record();

@@ -202,6 +202,15 @@ fn those_that_were_preempted_go_behind_those_that_have_come_since() {
         next(two);
         next(one);
         next(three);
+        // But not before those who were there first.
+        offered.push(two);
+        offered.push_preempted(one);
+        offered.push(three);
+        offered.grant();
+        next(two);
+        next(one);
+        next(three);
+        assert!(!offered.is_granted());
         // What is taken in between, or has another priority by now, is not lost.
         offered.push_preempted(one);
         offered.push_preempted(two);
