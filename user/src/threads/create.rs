@@ -86,6 +86,7 @@ fn prepare() {
     ONCE.call_once(|| {
         // Before the runtime's table takes the process's name.
         account::begin(environment::own_text());
+        kernel::keep_main();
         // Refused: whoever waits says why.
         let _ = raw::prepare_waits();
     });

@@ -168,9 +168,7 @@ pub unsafe extern "C-unwind" fn heddle_user_pthread_exit(result: *mut c_void) ->
     if let Some(me) = this() {
         exit(me, result);
     }
-    if rustix::thread::gettid() == rustix::process::getpid() {
-        kernel::wait_at_the_end_of_main();
-    }
+    kernel::exit_main(result);
     // SAFETY: a kernel thread, whose frames here have nothing to destroy.
     unsafe { real::pthread_exit(result) }
 }

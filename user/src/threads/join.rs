@@ -16,7 +16,7 @@ use libc::{clockid_t, pthread_t, timespec};
 
 use super::signals::{self, Then};
 use super::stuck::Call;
-use super::{DETACHED, ENDED, JOINABLE, Pthread, cancel, find, free, own};
+use super::{DETACHED, ENDED, JOINABLE, Pthread, cancel, find, free, kernel, own};
 use crate::calls::away_for_long;
 use crate::{clock, errno, real};
 
@@ -112,6 +112,34 @@ fn wait_while(word: &AtomicU32, value: u32, until: Moment, manner: Manner) -> En
 const LOOK_NS: u64 = 10_000_000;
 const LOOKS_MAX: u32 = 50;
 
+/// Joins the main thread. For the C library it lives as long as the process (`end.rs`).
+///
+/// # Safety
+/// As the exported functions.
+unsafe fn join_main(thread: pthread_t, result: *mut *mut c_void, until: Moment) -> c_int {
+    let past = timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the caller's thread.
+    let now = unsafe { pthread_clockjoin_np(thread, result, libc::CLOCK_REALTIME, &past) };
+    if now != libc::ETIMEDOUT {
+        return now;
+    }
+    let what = Call::JoinKernel as u32;
+    let manner = Manner { is_cancellable: crate::me().is_some(), what, ..Manner::PLAIN };
+    // SAFETY: the thread's own words, which stay.
+    let end = unsafe { &(*own::words_of(thread)).end };
+    match errno::kept(|| wait_while(end, 0, until, manner)) {
+        Ended::TimedOut => libc::ETIMEDOUT,
+        Ended::Cancelled => cancel::act(),
+        Ended::Woken | Ended::Changed => {
+            if !result.is_null() {
+                // SAFETY: the caller's place.
+                unsafe { result.write(kernel::result_of_main()) };
+            }
+            0
+        }
+    }
+}
+
 /// Joins a kernel thread; the caller is a full thread. `whole` is the C library's way.
 ///
 /// # Safety
@@ -179,6 +207,8 @@ pub unsafe extern "C-unwind" fn heddle_user_pthread_join(
         // SAFETY: as above.
         Some(_) => unsafe { join(thread, result, Moment::Never) },
         // SAFETY: as above.
+        None if kernel::is_main(thread) => unsafe { join_main(thread, result, Moment::Never) },
+        // SAFETY: as above.
         None if crate::me().is_none() => unsafe { real::pthread_join(thread, result) },
         // SAFETY: as above.
         None => unsafe {
@@ -195,7 +225,15 @@ unsafe extern "C-unwind" fn heddle_user_pthread_tryjoin_np(
     // SAFETY: the caller's thread.
     let Some(target) = (unsafe { find(thread) }) else {
         // SAFETY: as above.
-        return unsafe { pthread_tryjoin_np(thread, result) };
+        return unsafe {
+            match kernel::is_main(thread) {
+                true => match join_main(thread, result, Moment::Monotonic(0)) {
+                    libc::ETIMEDOUT => libc::EBUSY,
+                    other => other,
+                },
+                false => pthread_tryjoin_np(thread, result),
+            }
+        };
     };
     // ORDER: Acquire pairs with the Release in `end.rs`.
     match target.state.load(Acquire) {
@@ -227,7 +265,8 @@ unsafe extern "C-unwind" fn heddle_user_pthread_clockjoin_np(
     // SAFETY: the caller's thread and moment.
     unsafe {
         let is_full = find(thread).is_some();
-        if !is_full && (crate::me().is_none() || at.is_null()) {
+        let is_main = !is_full && kernel::is_main(thread);
+        if !is_full && !is_main && (crate::me().is_none() || at.is_null()) {
             return pthread_clockjoin_np(thread, result, clock, at);
         }
         let until = match at.as_ref() {
@@ -236,6 +275,7 @@ unsafe extern "C-unwind" fn heddle_user_pthread_clockjoin_np(
         };
         match until {
             Ok(until) if is_full => join(thread, result, until),
+            Ok(until) if is_main => join_main(thread, result, until),
             Ok(until) => join_kernel(thread, result, until, || {
                 pthread_clockjoin_np(thread, result, clock, at)
             }),

@@ -14,8 +14,8 @@
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
-use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
 
 use heddle::raw;
 use libc::{pthread_attr_t, pthread_t};
@@ -35,6 +35,11 @@ static COUNTED: AtomicU32 = AtomicU32::new(NONE);
 /// `PTHREAD_DESTRUCTOR_ITERATIONS`: so often destructors are run as long as there are values.
 const ROUNDS: usize = 4;
 
+/// The main thread, of this process or of that which it was forked from.
+static MAIN: AtomicUsize = AtomicUsize::new(0);
+/// What it has passed to `pthread_exit`; before that `PTHREAD_CANCELED`.
+static MAIN_RESULT: AtomicPtr<c_void> = AtomicPtr::new(ptr::without_provenance_mut(usize::MAX));
+
 /// When the library is loaded: the key is one of the first then.
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -44,6 +49,18 @@ extern "C" fn at_load() {
     make_key(&KEY, at_end);
     make_key(&COUNTED, at_end_of_counted);
     raw::arrange_end(arrange);
+    // SAFETY: any thread may ask who it is.
+    MAIN.store(unsafe { libc::pthread_self() } as usize, Relaxed);
+}
+
+/// Whether `thread` is the main thread, whose kernel thread does not end before the process.
+pub fn is_main(thread: pthread_t) -> bool {
+    thread as usize == MAIN.load(Relaxed)
+}
+
+/// What the main thread, which has come to its end, is joined with.
+pub fn result_of_main() -> *mut c_void {
+    MAIN_RESULT.load(Relaxed)
 }
 
 fn make_key(place: &AtomicU32, at_end: unsafe extern "C" fn(*mut c_void)) {
@@ -141,10 +158,25 @@ unsafe extern "C-unwind" fn begin(call: *mut c_void) -> *mut c_void {
     unsafe { start(argument) }
 }
 
-/// Sees to it that the main thread, after its handlers and destructors, waits for the others and
-/// ends the process.
-pub fn wait_at_the_end_of_main() {
-    set_counted(1);
+/// The program is about to make its first thread: sees to it that the main thread, should it be
+/// cancelled, waits at its end for the others (the workers hold the process) and ends the process.
+pub fn keep_main() {
+    if is_main_of_process() {
+        set_counted(1);
+    }
+}
+
+/// The main thread calls `pthread_exit`: as [`keep_main`], for processes that have made no thread.
+/// Who joins it gets `result`.
+pub fn exit_main(result: *mut c_void) {
+    if is_main_of_process() {
+        MAIN_RESULT.store(result, Relaxed);
+        set_counted(1);
+    }
+}
+
+fn is_main_of_process() -> bool {
+    rustix::thread::gettid() == rustix::process::getpid()
 }
 
 /// A value of the key: in which round of destructors it is looked at, and in which process. A
@@ -160,13 +192,12 @@ fn set_counted(round: usize) -> bool {
 }
 
 /// The calling thread has run its destructors.
-fn ended() {
+fn tell_end() {
     let end = own::end();
     // ORDER: Release pairs with the Acquire in `join.rs`. Who joins it may have joined it, and its
     // word be gone, when the wake comes.
     end.store(ENDS, Release);
     raw::futex_wake(end, u32::MAX, raw::ANY);
-    count_out_kernel();
 }
 
 /// Comes again in the last round, when all other destructors have had theirs.
@@ -174,12 +205,16 @@ fn ended() {
 /// # Safety
 /// 1. The calling thread ends.
 unsafe extern "C" fn at_end_of_counted(value: *mut c_void) {
-    let is_main = rustix::thread::gettid() == rustix::process::getpid();
     match value.addr().wrapping_sub(counted(0)) {
         round @ 1..ROUNDS => _ = set_counted(round + 1),
-        ROUNDS if is_main => end::end_process(),
-        ROUNDS => ended(),
-        // The one thread of a child.
-        _ => _ = set_counted(1),
+        ROUNDS => {
+            tell_end();
+            if is_main_of_process() {
+                end::end_process();
+            }
+            count_out_kernel();
+        }
+        // The one thread of a child: in the second round.
+        _ => _ = set_counted(2),
     }
 }
