@@ -293,6 +293,10 @@ impl Watch {
             before.same_ns += self.elapsed;
         }
         let stuck = before.same_for > 0;
+        if !stuck && worker.has_not_looked_for(self.elapsed, self.last) {
+            // It switches, but less often than it used to.
+            worker.poll.store(1, Relaxed);
+        }
         if full::exist() {
             look_at_clock(before, worker);
             before.same_cpu_ns += if stuck { before.ran_ns } else { 0 };

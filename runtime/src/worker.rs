@@ -202,7 +202,7 @@ impl Worker {
             scheduler: UnsafeCell::new(Context::empty()),
             post: Cell::new(Post::None),
             now: Cell::new(now),
-            budget_full: Cell::new(SWITCHES_PER_LOOK),
+            budget_full: Cell::new(1),
             lazy_served: Cell::new(now),
             lazy_turn: AtomicU64::new(0),
             index,
@@ -278,7 +278,7 @@ impl Worker {
         self.patience.reset_for_simulation(now);
         self.lazy_served.set(now);
         self.budget.set(0);
-        self.budget_full.set(SWITCHES_PER_LOOK);
+        self.budget_full.set(1);
         self.queues.reset_for_simulation();
         self.naps.reset_for_simulation();
         self.offered.reset_for_simulation();

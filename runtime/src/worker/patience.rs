@@ -89,14 +89,18 @@ impl Worker {
         let spent = (self.budget_full.get() - self.budget.get()).max(1);
         let elapsed = self.patience.look(now, spent);
         if let Some(elapsed) = elapsed {
-            let budget = u64::from(spent) * LOOK_NS / elapsed;
-            self.budget_full.set(budget.clamp(1, u64::from(SWITCHES_PER_LOOK)) as u32);
+            self.budget_full.set(next_budget(self.budget_full.get(), spent, elapsed));
         }
         if self.trace.is_some() {
             self.budget_full.set(0);
         }
         self.budget.set(self.budget_full.get());
         elapsed.is_none()
+    }
+
+    /// Whether it has not looked for a tick of the monitor's, although it may have switched.
+    pub fn has_not_looked_for(&self, ns: u64, now: u64) -> bool {
+        now.saturating_sub(self.patience.looked.load(Relaxed)) >= ns
     }
 
     /// Whether its ready full threads have their turn here soon. Anybody may ask.
@@ -156,9 +160,33 @@ impl Worker {
     }
 }
 
+/// The switches until the next look: of the last `full` ones `spent` took `elapsed` ns. Some short
+/// ones, after a look that has found short work, say little of those that follow, so it grows by
+/// steps.
+fn next_budget(full: u32, spent: u32, elapsed: u64) -> u32 {
+    let most = full.saturating_mul(2).clamp(1, SWITCHES_PER_LOOK);
+    (u64::from(spent) * LOOK_NS / elapsed).clamp(1, u64::from(most)) as u32
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn short_switches_between_long_ones_do_not_put_off_looks() {
+        // Two threads that run for 115 us; after each look two that run for 1 us.
+        let (mut budget, mut late) = (SWITCHES_PER_LOOK, 0);
+        for round in 0..50 {
+            let turns = [1_000, 1_000].into_iter().chain(core::iter::repeat(115_000));
+            let elapsed = turns.take(budget as usize).sum();
+            late = if round < 10 { 0 } else { late.max(elapsed) };
+            budget = next_budget(budget, budget, elapsed);
+        }
+        assert!(late <= 4 * LOOK_NS, "{late} ns without a look");
+        // And while all are short looks are few.
+        let budget = (0..10).fold(1, |budget, _| next_budget(budget, budget, 100));
+        assert_eq!(budget, SWITCHES_PER_LOOK);
+    }
 
     #[test]
     fn a_turn_is_soon_while_turns_are_short_and_the_worker_looks() {
