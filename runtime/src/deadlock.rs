@@ -75,6 +75,7 @@ pub fn idle<T>(wait: impl FnOnce() -> T) -> T {
 }
 
 /// A wait for an address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Waited {
     /// As the waiter has marked it.
     pub what: u32,
@@ -84,14 +85,36 @@ pub struct Waited {
     pub then: usize,
 }
 
-/// Says what a thread waits for.
-pub type Describe = fn(&Waited, &mut dyn Write) -> core::fmt::Result;
+/// Who has what a thread waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Holder {
+    /// The user-level thread that has, or had, this slot in this generation; `None`: has it now.
+    Slot(u32, Option<u32>),
+    /// The kernel thread with this id.
+    KernelThread(i32),
+}
 
-static DESCRIBE: OnceLock<Describe> = OnceLock::new();
+/// What is known of the waits that a layer above has marked. What is waited for may change, and
+/// go, while it is asked.
+pub struct Explain {
+    /// Says what a wait is for.
+    pub describe: fn(&Waited, &mut dyn Write) -> core::fmt::Result,
+    /// Whether somebody may hold it, by the wait alone.
+    pub can_be_held: fn(&Waited) -> bool,
+    /// Who does.
+    pub holder: fn(&Waited) -> Option<Holder>,
+}
 
-/// `describe` says what waits are for that were marked. Once. It is called while nothing runs.
-pub fn on_deadlock(describe: Describe) {
-    let _ = DESCRIBE.set(describe);
+static EXPLAIN: OnceLock<Explain> = OnceLock::new();
+
+/// Says what waits are for that were marked. Once.
+pub fn on_deadlock(explain: Explain) {
+    let _ = EXPLAIN.set(explain);
+}
+
+/// What is known of the waits that were marked.
+pub(crate) fn explain() -> Option<&'static Explain> {
+    EXPLAIN.get()
 }
 
 /// Writes which thread has `slot`, by number and name.
@@ -161,6 +184,11 @@ impl Watch {
     /// When to look next.
     pub fn pause(&self) -> Option<Duration> {
         self.pause
+    }
+
+    /// Whether it was told that all threads wait.
+    pub fn has_reported(&self) -> bool {
+        self.was_reported
     }
 
     /// Looks; the report, if the process is stuck.
@@ -320,8 +348,8 @@ fn tell_wait(thread: &Control, out: &mut dyn Write) -> core::fmt::Result {
         WaitKind::Address => {
             let node = node::of_waiter(thread.slot());
             let (what, address, then) = (node.what.get(), node.address.get(), node.then.get());
-            match DESCRIBE.get().filter(|_| what != 0) {
-                Some(describe) => describe(&Waited { what, address, then }, out),
+            match explain().filter(|_| what != 0) {
+                Some(explain) => (explain.describe)(&Waited { what, address, then }, out),
                 None => write!(out, "a futex, for {}", Place(address)),
             }
         }

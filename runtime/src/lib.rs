@@ -24,6 +24,7 @@ mod called;
 mod config;
 mod control;
 mod cpu;
+mod cycles;
 mod deadlock;
 mod debugger;
 pub mod doctor;

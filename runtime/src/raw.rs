@@ -13,8 +13,10 @@ use crate::sys::libc_tls;
 use crate::thread::{Builder, Thread};
 use crate::{runtime, sched};
 
-pub use crate::control::Outcome;
-pub use crate::deadlock::{Waited, idle, name_kernel_thread, name_slot, name_slot_of, on_deadlock};
+pub use crate::control::{Control, Outcome};
+pub use crate::deadlock::{
+    Explain, Holder, Waited, idle, name_kernel_thread, name_slot, name_slot_of, on_deadlock,
+};
 pub use crate::io::call::{deadline, operate, receive, retry, send, wait_ready};
 pub use crate::io::reactor::Interest;
 pub use crate::lot::{
@@ -30,10 +32,7 @@ pub use crate::wait::{Batch, Locked, WaitQueue, wake};
 /// Body of a raw thread. It may return, or leave through [`finish`] at any depth.
 pub type Entry = unsafe extern "C-unwind" fn(argument: *mut u8);
 
-/// The calling thread's control block, as a number that is unique among live threads.
-pub use crate::control::Control;
-
-/// The calling thread.
+/// The calling thread's control block: one of its own as long as it lives.
 #[inline]
 pub fn current() -> &'static Control {
     sched::current()

@@ -18,10 +18,11 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use crate::called::Called;
+use crate::cycles::Cycles;
 use crate::deadlock::{HELPERS_IDLE, Waiting, Watch};
 use crate::runtime::Runtime;
 use crate::stack;
-use crate::sys::{libc_tls, task};
+use crate::sys::{clock, libc_tls, task};
 use crate::worker::Worker;
 
 /// Roles that there may be.
@@ -103,31 +104,39 @@ impl Steward {
     }
 
     fn run(&self, runtime: &'static Runtime) -> ! {
-        let (mut is_refused, mut watch) = (false, Watch::default());
+        let (mut is_refused, mut watch, mut cycles) = (false, Watch::default(), Cycles::default());
         loop {
             {
                 let _counted = Waiting::new(&HELPERS_IDLE);
                 let pause = if is_refused { Some(AGAIN) } else { watch.pause() };
                 self.called.wait(pause);
             }
-            if !self.called.take() && !is_refused {
-                look(&mut watch, runtime);
-                continue;
-            }
-            is_refused = self.fill_seats(runtime).is_err();
-            if self.is_to_decay.swap(false, Relaxed) {
-                let more = stack::decay() | libc_tls::decay();
-                self.decays.store(more, Relaxed);
-            }
-            let role = self.role.load(Relaxed);
-            if role != 0 {
-                name((role - 1) as u16);
-                self.role.store(0, Relaxed);
-            }
-            if self.is_to_report.swap(false, Relaxed) {
-                watch.begin();
+            if self.called.take() || is_refused {
+                is_refused = self.fill_seats(runtime).is_err();
+                self.serve();
+                if self.is_to_report.swap(false, Relaxed) {
+                    watch.begin();
+                    look(&mut watch, runtime);
+                }
+            } else {
                 look(&mut watch, runtime);
             }
+            if !watch.has_reported() {
+                tell(cycles.look(clock::now_ns()));
+            }
+        }
+    }
+
+    /// Does what can wait until there are workers enough.
+    fn serve(&self) {
+        if self.is_to_decay.swap(false, Relaxed) {
+            let more = stack::decay() | libc_tls::decay();
+            self.decays.store(more, Relaxed);
+        }
+        let role = self.role.load(Relaxed);
+        if role != 0 {
+            name((role - 1) as u16);
+            self.role.store(0, Relaxed);
         }
     }
 
@@ -162,11 +171,16 @@ fn name(role: u16) {
     );
 }
 
-/// Reports a deadlock, if there is one.
+/// Reports a deadlock of all threads, if there is one.
 fn look(watch: &mut Watch, runtime: &'static Runtime) {
     // It is a helper that does not wait for anybody.
     let _counted = Waiting::new(&HELPERS_IDLE);
-    if let Some(text) = watch.look(runtime) {
+    tell(watch.look(runtime));
+}
+
+/// Writes the report of a deadlock, if there is one.
+fn tell(report: Option<String>) {
+    if let Some(text) = report {
         let _ = write!(io::stderr(), "{text}");
     }
 }

@@ -168,6 +168,11 @@ What heddle tells with --threads user:
   main thread waits in the C library itself, as in sem_wait, the place alone is told. Nothing is
   said while something could still come: from a descriptor, a timer, a child or another process;
   nor where the program has a handler for a signal that is no fault's.
+  While others go on, threads that wait for each other are told of in the same way after 1 to 5
+  seconds: by mutexes, by read-write locks that one has locked to write, by joins. One that waits
+  for a mutex that it has locked itself, or that one has left locked that has ended, is told of
+  after 10 seconds, as another thread may unlock it. At most 8 such reports come; waits with a
+  deadline are in none.
   A SIGSEGV, SIGBUS, SIGILL or SIGFPE in heddle's own code, by a bad pointer to a pthread function
   or by a fault of heddle's, says in a line which function that was, at which address, and for which
   thread; so does a panic. Then the program ends as by a fault of its own, with the same signal.

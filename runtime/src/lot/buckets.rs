@@ -135,6 +135,8 @@ pub(crate) unsafe fn wait(
     node.bits.set(manner.bits);
     node.then.set(manner.then);
     node.what.set(manner.what);
+    node.waits.set(node.waits.get().wrapping_add(1));
+    node.has_deadline.set(deadline != 0);
     queue.enqueue(me);
     // ORDER: pairs with the fence in `wake` (step 2); that in `requeue` is its lock.
     fence(SeqCst);
@@ -294,6 +296,25 @@ fn pass_on(
         }
     }
     moved
+}
+
+/// Shows up to `most` of those who wait in bucket number `index` to `see`, under its lock.
+pub(crate) fn for_each_waiter(
+    index: usize,
+    most: usize,
+    mut see: impl FnMut(&'static Control, &node::Node),
+) {
+    let bucket = &LOT[index].0;
+    if bucket.seems_empty() {
+        return;
+    }
+    let queue = bucket.lock();
+    let mut each = queue.first();
+    for _ in 0..most {
+        let Some(thread) = each else { break };
+        see(thread, node::of_waiter(thread.slot()));
+        each = queue.after(thread);
+    }
 }
 
 /// In a child that was forked: those who waited are threads of the parent's, and one of them may

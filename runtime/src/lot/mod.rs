@@ -27,6 +27,7 @@ use core::sync::atomic;
 use crate::model::AtomicU32;
 use crate::sys::clock;
 
+pub(crate) use buckets::{BUCKETS, for_each_waiter};
 pub use buckets::{Ended, Manner, Requeued};
 
 /// Bits for waits and wakes that don't tell each other apart (`FUTEX_BITSET_MATCH_ANY`).

@@ -17,7 +17,7 @@ use crate::model::Cell;
 use crate::raw_lock::RawLock;
 use crate::sys::memory;
 
-/// Nodes that are mapped at once: 96 KiB.
+/// Nodes that are mapped at once: 128 KiB.
 pub(crate) const CHUNK: usize = 4096;
 
 /// See the file's head. All zero bytes are a node of nobody.
@@ -30,6 +30,10 @@ pub(crate) struct Node {
     pub what: Cell<u32>,
     /// See `Manner::then`.
     pub then: Cell<usize>,
+    /// Waits that have begun here: tells one from the next.
+    pub waits: Cell<u32>,
+    /// Whether this one ends by itself.
+    pub has_deadline: Cell<bool>,
 }
 
 pub(crate) static CHUNKS: [AtomicPtr<Node>; SLOTS_MAX as usize / CHUNK] =

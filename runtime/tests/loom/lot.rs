@@ -12,13 +12,22 @@ pub mod node {
         pub bits: Cell<u32>,
         pub then: Cell<usize>,
         pub what: Cell<u32>,
+        pub waits: Cell<u32>,
+        pub has_deadline: Cell<bool>,
     }
 
     // SAFETY: loom runs its threads on one kernel thread, and watches the cells.
     unsafe impl Sync for Node {}
 
     static NODES: [Node; COUNT] = [const {
-        Node { address: Cell::new(0), bits: Cell::new(0), then: Cell::new(0), what: Cell::new(0) }
+        Node {
+            address: Cell::new(0),
+            bits: Cell::new(0),
+            then: Cell::new(0),
+            what: Cell::new(0),
+            waits: Cell::new(0),
+            has_deadline: Cell::new(false),
+        }
     }; COUNT];
 
     pub fn of(slot: u32) -> Option<&'static Node> {

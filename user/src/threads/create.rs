@@ -113,7 +113,7 @@ fn start_runtime() -> Result<(), &'static str> {
             true => None,
             false => signals::faults::handle(signal, info, context),
         });
-        raw::on_deadlock(stuck::describe);
+        raw::on_deadlock(stuck::EXPLAIN);
         signals::failure::begin();
         raw::on_deadly_fault(signals::failure::tell);
         signals::actions::begin();

@@ -123,7 +123,7 @@ unsafe fn join_main(thread: pthread_t, result: *mut *mut c_void, until: Moment) 
     if now != libc::ETIMEDOUT {
         return now;
     }
-    let what = Call::JoinKernel as u32;
+    let what = Call::JoinMain as u32;
     let manner = Manner { is_cancellable: crate::me().is_some(), what, ..Manner::PLAIN };
     // SAFETY: the thread's own words, which stay.
     let end = unsafe { &(*own::words_of(thread)).end };
