@@ -1,4 +1,5 @@
-//! What was found in a library once, kept for the next run: the library is known by its build-id.
+//! What was found in a library once, kept for the next run: the library is known by its build-id,
+//! or, without one, by its file and when that was written.
 //!
 //! Invariant: a cache that cannot be read, or does not read as it should, is as good as none.
 //!

@@ -149,11 +149,11 @@ impl Finder {
 
 /// The trampolines of one file, searched for once.
 fn known_of(image: &Image) -> Vec<(CodePlace, Trampoline)> {
-    let id = image.head.build_id.as_deref();
-    let known = id.and_then(cache::load);
+    let id = image.head.build_id.clone().or_else(|| image.identity());
+    let known = id.as_deref().and_then(cache::load);
     let found = known.unwrap_or_else(|| {
         let found = if calls::creates_threads(image) { of_image(image) } else { Vec::new() };
-        if let Some(id) = id {
+        if let Some(id) = &id {
             cache::store(id, &found);
         }
         found

@@ -1,26 +1,33 @@
 //! One ELF file: what the loader would need of it, and its symbols.
 //!
 //! Invariants
-//! - A program of hundreds of megabytes costs its headers until more is asked for; then it is read
-//!   as a whole, because names are read one by one.
+//! - A program of hundreds of megabytes costs its headers until more is asked for; then its tables
+//!   are read, each as a whole, because names are read one by one. Code and data are read only by
+//!   who asks for them.
 //! - Nothing in the file is trusted: a damaged one gives an error or less knowledge, no panic.
 //! - Addresses are those of the symbol table: what a process maps them to is not known here.
 
 use std::cell::OnceCell;
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use object::elf;
-use object::read::elf::{Dyn, FileHeader, ProgramHeader};
+use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader};
 use object::read::{ReadCache, ReadRef};
-use object::{Endianness, Object, ObjectSymbol, SymbolKind};
+use object::{Endianness, Object, ObjectSymbol, ObjectSymbolTable, SymbolIndex, SymbolKind};
 
 /// Names longer than this are no identifiers.
 const STRING_BYTES_MAX: u64 = 4096;
 /// Dependencies and other strings that one file may name.
 const ENTRIES_MAX: usize = 1024;
+
+/// Sections of the program's own up to this size are read with the tables: links, comments.
+const SMALL_BYTES: u64 = 4096;
+/// Of a text so much is read at once.
+const PIECE_BYTES: u64 = 64;
 
 /// No program is larger.
 const FILE_BYTES_MAX: u64 = 4 << 30;
@@ -30,8 +37,10 @@ pub struct Image {
     pub path: PathBuf,
     pub head: Head,
     file: File,
+    /// The file without code, data and lines: zeros are in their places, which cost no memory.
+    tables: OnceCell<Vec<u8>>,
     /// The whole file.
-    content: OnceCell<Vec<u8>>,
+    whole: OnceCell<Vec<u8>>,
 }
 
 /// What the headers say.
@@ -69,13 +78,33 @@ impl Head {
     }
 }
 
-/// A defined symbol.
+/// A defined symbol, without its name.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Symbol {
+pub struct Place {
     pub address: u64,
     pub size: u64,
-    pub name: String,
     pub is_function: bool,
+    /// Where in which table.
+    index: u32,
+    is_dynamic: bool,
+}
+
+type Found<'a, 'b> = object::Symbol<'a, 'b>;
+
+/// The defined functions and objects of both tables; whether one is of the dynamic one, and is a
+/// function.
+fn defined<'a>(object: &'a object::File<'a>) -> impl Iterator<Item = (Found<'a, 'a>, bool, bool)> {
+    let dynamic = object.dynamic_symbols().map(|symbol| (symbol, true));
+    let all = object.symbols().map(|symbol| (symbol, false)).chain(dynamic);
+    all.filter_map(|(symbol, is_dynamic)| {
+        let is_function = match symbol.kind() {
+            SymbolKind::Text => true,
+            SymbolKind::Data | SymbolKind::Unknown => false,
+            _ => return None,
+        };
+        let is_here = !symbol.is_undefined() && symbol.address() != 0;
+        is_here.then_some((symbol, is_dynamic, is_function))
+    })
 }
 
 impl Image {
@@ -87,38 +116,49 @@ impl Image {
         }
         let head = head(&ReadCache::new(&file))
             .with_context(|| format!("{} is no sound ELF file", path.display()))?;
-        Ok(Image { path: path.to_owned(), head, file, content: OnceCell::new() })
+        let (tables, whole) = (OnceCell::new(), OnceCell::new());
+        Ok(Image { path: path.to_owned(), head, file, tables, whole })
     }
 
-    fn content(&self) -> &[u8] {
-        self.content.get_or_init(|| {
-            let size = self.file.metadata().map_or(0, |meta| meta.len()).min(FILE_BYTES_MAX);
-            let mut content = vec![0; size as usize];
-            // A file that became shorter is damaged: less knowledge.
-            match self.file.read_exact_at(&mut content, 0) {
-                Ok(()) => content,
-                Err(_) => Vec::new(),
+    /// What tells this file from others, and from what it was before, without a build-id.
+    pub fn identity(&self) -> Option<String> {
+        let meta = self.file.metadata().ok()?;
+        let changed = (meta.mtime() as u64, meta.mtime_nsec() as u64);
+        let numbers = [meta.dev(), meta.ino(), meta.len(), changed.0, changed.1];
+        Some(numbers.iter().map(|number| format!("{number:016x}")).collect())
+    }
+
+    /// The file, of which `parts` are read; nothing of one that became shorter meanwhile, which is
+    /// damaged: less knowledge.
+    fn read(&self, parts: impl FnOnce(u64) -> Vec<Range<u64>>) -> Vec<u8> {
+        let size = self.file.metadata().map_or(0, |meta| meta.len()).min(FILE_BYTES_MAX);
+        let mut content = vec![0; size as usize];
+        for part in parts(size) {
+            let (start, end) = (part.start.min(size) as usize, part.end.min(size) as usize);
+            let into = content.get_mut(start..end).unwrap_or_default();
+            if self.file.read_exact_at(into, start as u64).is_err() {
+                return Vec::new();
             }
-        })
+        }
+        content
     }
 
-    /// The file as `object` sees it.
+    /// The file as `object` sees it, for its tables and notes.
     pub fn object(&self) -> Result<object::File<'_>> {
-        Ok(object::File::parse(self.content())?)
+        let tables = || self.read(|size| tables(&ReadCache::new(&self.file), size));
+        Ok(object::File::parse(self.tables.get_or_init(tables).as_slice())?)
+    }
+
+    /// As [`Image::object`], with the code and the data.
+    pub fn whole(&self) -> Result<object::File<'_>> {
+        let whole = || self.read(all);
+        Ok(object::File::parse(self.whole.get_or_init(whole).as_slice())?)
     }
 
     /// Calls `each` for every defined function and object, those of the dynamic table included.
     pub fn each_symbol(&self, mut each: impl FnMut(&str, u64, u64, bool)) {
         let Ok(object) = self.object() else { return };
-        for symbol in object.symbols().chain(object.dynamic_symbols()) {
-            let is_function = match symbol.kind() {
-                SymbolKind::Text => true,
-                SymbolKind::Data | SymbolKind::Unknown => false,
-                _ => continue,
-            };
-            if symbol.is_undefined() || symbol.address() == 0 {
-                continue;
-            }
+        for (symbol, _, is_function) in defined(&object) {
             if let Ok(name) = symbol.name()
                 && !name.is_empty()
             {
@@ -127,31 +167,47 @@ impl Image {
         }
     }
 
-    /// All defined symbols, by address.
-    pub fn symbols(&self) -> Vec<Symbol> {
-        let mut symbols = Vec::new();
-        self.each_symbol(|name, address, size, is_function| {
-            symbols.push(Symbol { address, size, name: name.to_owned(), is_function });
-        });
-        symbols.sort_by(|a, b| (a.address, &a.name).cmp(&(b.address, &b.name)));
-        symbols.dedup();
-        symbols
+    /// Where all of them are, by address: what they are called is asked of few.
+    pub fn places(&self) -> Vec<Place> {
+        let Ok(object) = self.object() else { return Vec::new() };
+        let place = |(symbol, is_dynamic, is_function): (Found<'_, '_>, bool, bool)| Place {
+            address: symbol.address(),
+            size: symbol.size(),
+            index: symbol.index().0 as u32,
+            is_dynamic,
+            is_function,
+        };
+        let mut places: Vec<_> = defined(&object).map(place).collect();
+        places.sort_unstable_by_key(|it| (it.address, it.is_dynamic, it.index));
+        places
     }
 
-    /// `count` bytes of the file's image in memory.
-    pub fn bytes(&self, address: u64, count: u64) -> Option<&[u8]> {
+    /// What is at `place`, which is one of [`Image::places`].
+    pub fn name_of(&self, place: &Place) -> Option<String> {
+        let object = self.object().ok()?;
+        let index = SymbolIndex(place.index as usize);
+        let symbol = match place.is_dynamic {
+            true => object.dynamic_symbol_table()?.symbol_by_index(index),
+            false => object.symbol_by_index(index),
+        };
+        symbol.ok()?.name().ok().map(str::to_owned)
+    }
+
+    /// `count` bytes of the file's image in memory, of one segment.
+    pub fn bytes(&self, address: u64, count: u64) -> Option<Vec<u8>> {
         fn read<E: FileHeader<Endian = Endianness>>(
-            data: &[u8],
+            file: &File,
             address: u64,
             count: u64,
-        ) -> Option<&[u8]> {
+        ) -> Option<Vec<u8>> {
+            let data = &ReadCache::new(file);
             let header = E::parse(data).ok()?;
-            at(header, header.endian().ok()?, data, address, count)
+            at(header, header.endian().ok()?, data, address, count).map(<[u8]>::to_vec)
         }
         if self.head.is_64 {
-            read::<elf::FileHeader64<Endianness>>(self.content(), address, count)
+            read::<elf::FileHeader64<Endianness>>(&self.file, address, count)
         } else {
-            read::<elf::FileHeader32<Endianness>>(self.content(), address, count)
+            read::<elf::FileHeader32<Endianness>>(&self.file, address, count)
         }
     }
 
@@ -159,14 +215,61 @@ impl Image {
     pub fn text(&self, address: u64) -> Option<String> {
         let mut taken = Vec::new();
         while (taken.len() as u64) < STRING_BYTES_MAX {
-            let byte = *self.bytes(address + taken.len() as u64, 1)?.first()?;
-            if byte == 0 {
+            // Less at the end of a segment.
+            let next = address.checked_add(taken.len() as u64)?;
+            let piece = self.bytes(next, PIECE_BYTES).or_else(|| self.bytes(next, 1))?;
+            let end = piece.iter().position(|byte| *byte == 0);
+            taken.extend_from_slice(&piece[..end.unwrap_or(piece.len())]);
+            if end.is_some() {
                 return String::from_utf8(taken).ok();
             }
-            taken.push(byte);
         }
         None
     }
+}
+
+/// A file with so many bytes as one part.
+fn all(size: u64) -> Vec<Range<u64>> {
+    std::iter::once(0..size).collect()
+}
+
+/// Where the headers, tables and notes are of a file with so many bytes.
+fn tables<'a>(data: impl ReadRef<'a>, size: u64) -> Vec<Range<u64>> {
+    let found = match data.read_bytes_at(4, 1) {
+        Ok([1]) => tables_of::<elf::FileHeader32<Endianness>>(data),
+        _ => tables_of::<elf::FileHeader64<Endianness>>(data),
+    };
+    // Sections that are none, or overlap, may be anything.
+    let bytes = |parts: &Vec<Range<u64>>| -> u64 {
+        parts.iter().map(|it| it.end.saturating_sub(it.start)).fold(0, u64::saturating_add)
+    };
+    found.ok().filter(|parts| bytes(parts) <= size).unwrap_or_else(|| all(size))
+}
+
+fn tables_of<'a, E: FileHeader<Endian = Endianness>>(
+    data: impl ReadRef<'a>,
+) -> Result<Vec<Range<u64>>> {
+    let header = E::parse(data)?;
+    let endian = header.endian()?;
+    let part = |start: u64, bytes: u64| start..start.saturating_add(bytes);
+    let each = u64::from(header.e_phentsize(endian)) * u64::from(header.e_phnum(endian));
+    let sections = header.section_headers(endian, data)?;
+    let mut parts = vec![
+        part(0, size_of::<E>() as u64),
+        part(header.e_phoff(endian).into(), each),
+        part(header.e_shoff(endian).into(), size_of_val(sections) as u64),
+    ];
+    for section in sections {
+        // Data of the program's: its code, its constants, its lines.
+        let is_content = section.sh_type(endian) == elf::SHT_PROGBITS
+            && section.sh_size(endian).into() > SMALL_BYTES;
+        if let Some((start, bytes)) = section.file_range(endian)
+            && !is_content
+        {
+            parts.push(part(start, bytes));
+        }
+    }
+    Ok(parts)
 }
 
 /// Reads the headers of either class.
@@ -281,6 +384,8 @@ pub fn hexadecimal(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use object::{ObjectSection, ObjectSegment};
+
     use super::*;
 
     fn own() -> Image {
@@ -292,11 +397,47 @@ mod tests {
         let image = own();
         assert!(!image.head.is_static());
         assert!(image.head.needed.iter().any(|it| it.starts_with("libc.so")), "{:?}", image.head);
-        let symbols = image.symbols();
-        assert!(symbols.is_sorted_by_key(|it| it.address));
-        let main = symbols.iter().find(|it| it.name == "main").expect("main");
+        let places = image.places();
+        assert!(places.is_sorted_by_key(|it| it.address));
+        let is_main = |it: &&Place| image.name_of(it).is_some_and(|name| name == "main");
+        let main = places.iter().find(is_main).expect("main");
         assert!(main.is_function && main.size > 0);
         assert!(image.bytes(main.address, 4).is_some());
+    }
+
+    #[test]
+    fn the_tables_tell_of_symbols_what_the_whole_file_does() {
+        let image = own();
+        let (tables, whole) = (image.object().expect("tables"), image.whole().expect("a file"));
+        let named = |object: &object::File<'_>| -> Vec<(String, u64)> {
+            let names =
+                defined(object).map(|(it, ..)| (it.name().map(str::to_owned), it.address()));
+            names.filter_map(|(name, address)| Some((name.ok()?, address))).collect()
+        };
+        assert!(named(&tables).len() > 1000);
+        assert_eq!(named(&tables), named(&whole));
+        let code = |object: &object::File<'_>| {
+            let section = object.section_by_name(".text").expect("code");
+            section.data().expect("its bytes").iter().any(|byte| *byte != 0)
+        };
+        assert!(!code(&tables), "code was read");
+        assert!(code(&whole));
+    }
+
+    #[test]
+    fn a_text_is_read_to_its_end() {
+        let image = own();
+        let text = "a text that is longer than one piece of those that are read at once, by far\0";
+        let whole = std::fs::read(&image.path).expect("the file");
+        let at = whole.windows(text.len()).position(|it| it == text.as_bytes()).expect("there");
+        let object = image.whole().expect("a file");
+        let found = object.segments().find_map(|segment| {
+            let (offset, bytes) = segment.file_range();
+            let within = (at as u64).checked_sub(offset).filter(|it| *it < bytes)?;
+            Some(segment.address() + within)
+        });
+        let told = image.text(found.expect("in a segment"));
+        assert_eq!(told.as_deref(), text.strip_suffix('\0'));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use heddle_record::CodePlace;
 use object::{Object, ObjectSymbol, RelocationTarget};
 
 use super::debug;
-use super::image::{Image, Symbol};
+use super::image::{Image, Place};
 use super::names::demangle;
 use super::trampoline::{callable, is_trampoline, proxied, threads_of};
 
@@ -40,9 +40,18 @@ pub struct Symbols {
     modules: HashMap<(String, Option<String>), Option<Rc<Module>>>,
 }
 
+/// A function or an object.
+struct Symbol {
+    address: u64,
+    size: u64,
+    name: String,
+}
+
 struct Module {
     image: Image,
-    symbols: OnceCell<Vec<Symbol>>,
+    /// The file with the symbols that were split off.
+    apart: OnceCell<Option<Image>>,
+    symbols: OnceCell<Vec<Place>>,
     lines: OnceCell<Option<Loader>>,
     /// Where the loader writes addresses, and which.
     relocations: OnceCell<HashMap<u64, u64>>,
@@ -66,7 +75,7 @@ impl Symbols {
         }
         let module = self.module(start);
         let symbol = module.as_ref().and_then(|module| module.function(start.offset));
-        let species = symbol.and_then(|symbol| threads_of(&symbol.name));
+        let species = symbol.as_ref().and_then(|symbol| threads_of(&symbol.name));
         let function = symbol.map(|symbol| {
             let name = demangle(&symbol.name);
             proxied(&name).map(str::to_owned).unwrap_or(name)
@@ -95,6 +104,7 @@ fn open(place: &CodePlace) -> Option<Module> {
     let image = image.or_else(|| debug::by_id(place.build_id.as_deref()?))?;
     Some(Module {
         image,
+        apart: OnceCell::new(),
         symbols: OnceCell::new(),
         lines: OnceCell::new(),
         relocations: OnceCell::new(),
@@ -108,38 +118,39 @@ fn place(start: &CodePlace) -> String {
 }
 
 impl Module {
-    /// All symbols: the file's own, and those that were split off.
-    fn symbols(&self) -> &[Symbol] {
-        self.symbols.get_or_init(|| {
-            let mut symbols = self.image.symbols();
-            let apart = self.image.object().is_ok_and(|it| it.symbols().next().is_none());
-            if apart
-                && let Some(path) = debug::file_of(&self.image)
-                && let Ok(file) = Image::open(&path)
-            {
-                symbols.extend(file.symbols());
-                symbols.sort_by(|a, b| (a.address, &a.name).cmp(&(b.address, &b.name)));
-                symbols.dedup();
-            }
-            symbols
-        })
+    /// The file with the symbols: itself, or the one to which they were split off.
+    fn named(&self) -> &Image {
+        let find = || {
+            let has_own = self.image.object().is_ok_and(|it| it.symbols().next().is_some());
+            let path = debug::file_of(&self.image).filter(|_| !has_own)?;
+            Image::open(&path).ok()
+        };
+        self.apart.get_or_init(find).as_ref().unwrap_or(&self.image)
     }
 
-    /// The symbol that covers an address. Of several the one with a size, then the first.
-    fn symbol(&self, address: u64, functions: bool) -> Option<&Symbol> {
-        let symbols = self.symbols();
-        let end = symbols.partition_point(|symbol| symbol.address <= address);
+    fn places(&self) -> &[Place] {
+        self.symbols.get_or_init(|| self.named().places())
+    }
+
+    /// The symbol that covers an address. Of several the one with a size, then the first by name.
+    fn symbol(&self, address: u64, functions: bool) -> Option<Symbol> {
+        let places = self.places();
+        let end = places.partition_point(|it| it.address <= address);
         // A zero size stands for "up to the next symbol": assembly only.
-        let covers = |symbol: &&Symbol| {
-            symbol.is_function == functions
-                && (address - symbol.address < symbol.size
-                    || (symbol.size == 0 && symbol.address == address))
+        let covers = |it: &&Place| {
+            it.is_function == functions
+                && (address - it.address < it.size || (it.size == 0 && it.address == address))
         };
         // Symbols that cover the address lie close before it, as functions do not nest.
-        const NEAR: usize = 64;
-        let near = &symbols[end.saturating_sub(NEAR)..end];
+        const NEAR: usize = 128;
+        let near = &places[end.saturating_sub(NEAR)..end];
         let best = near.iter().rev().find(covers)?;
-        near.iter().find(|it| it.address == best.address && covers(it)).or(Some(best))
+        let same = near.iter().filter(|it| it.address == best.address && covers(it));
+        let symbols = same.filter_map(|it| {
+            let name = self.named().name_of(it).filter(|name| !name.is_empty())?;
+            Some(Symbol { address: it.address, size: it.size, name })
+        });
+        symbols.min_by(|one, other| one.name.cmp(&other.name))
     }
 
     /// The name of a function that is no trampoline.
@@ -148,7 +159,7 @@ impl Module {
         is_trampoline(&symbol.name).is_none().then(|| demangle(&symbol.name))
     }
 
-    fn function(&self, address: u64) -> Option<&Symbol> {
+    fn function(&self, address: u64) -> Option<Symbol> {
         self.symbol(address, true)
     }
 
@@ -192,7 +203,7 @@ impl Module {
         }
         let bytes = self.image.bytes(address, if self.image.head.is_64 { 8 } else { 4 })?;
         let mut word = [0; 8];
-        word[..bytes.len()].copy_from_slice(bytes);
+        word[..bytes.len()].copy_from_slice(&bytes);
         Some(u64::from_le_bytes(word)).filter(|value| *value != 0)
     }
 
@@ -204,15 +215,21 @@ impl Module {
         let words = name.split(|c: char| !c.is_alphanumeric() && c != '_');
         let written = words.filter(|it| !["lambda", "closure", "void", "std"].contains(it));
         let word = written.max_by_key(|it| it.len()).unwrap_or("");
-        let mut same = self.symbols().iter().filter(|symbol| {
-            symbol.is_function
-                && symbol.name.starts_with('_')
-                && !name.contains("(*)")
-                && symbol.name.contains(word)
-                && own.contains(&demangle(&symbol.name))
-        });
-        if let (Some(only), None) = (same.next(), same.next()) {
-            return self.line(only.address);
+        let mut same = Vec::new();
+        if !name.contains("(*)") {
+            self.named().each_symbol(|symbol, address, _, is_function| {
+                if is_function
+                    && symbol.starts_with('_')
+                    && symbol.contains(word)
+                    && own.contains(&demangle(symbol))
+                    && !same.contains(&address)
+                {
+                    same.push(address);
+                }
+            });
+        }
+        if let [only] = same[..] {
+            return self.line(only);
         }
         let is_foreign = |file: &str| file.starts_with("/rustc/") || file.starts_with("/usr/");
         let end = code + self.function(code)?.size;

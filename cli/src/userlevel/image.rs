@@ -4,6 +4,7 @@
 //! Invariant: a kind is known by what code of that kind must have (a library that it needs, a
 //! symbol, a section), never by the program's name.
 
+use std::cell::OnceCell;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
@@ -93,6 +94,11 @@ const ALLOCATORS: &[Mark] = &[
     },
 ];
 
+/// All marks that symbols may be.
+const MARKS: [&[Mark]; 4] = [JVM, SANITIZERS, WINE, ALLOCATORS];
+/// What a program defines that has an allocator of its own.
+const ALLOCATION: &str = "malloc";
+
 /// Whether the program is for this machine.
 pub fn machine(head: &Head) -> Finding {
     let bits = if head.is_64 { 64 } else { 32 };
@@ -135,6 +141,8 @@ pub struct Loaded {
     preloaded: Vec<String>,
     /// A loader that was called by its name decides what is loaded, from where.
     is_by_loader: bool,
+    /// Of the symbols that are marks, and of [`ALLOCATION`], those that the program has.
+    symbols: OnceCell<Vec<&'static str>>,
 }
 
 impl Loaded {
@@ -142,7 +150,8 @@ impl Loaded {
     pub fn new(images: Vec<Image>, is_by_loader: bool) -> Loaded {
         let list = std::env::var("LD_PRELOAD").unwrap_or_default();
         let paths = list.split([':', ' ']).filter(|path| !path.is_empty());
-        Loaded { preloaded: paths.map(str::to_owned).collect(), images, is_by_loader }
+        let preloaded = paths.map(str::to_owned).collect();
+        Loaded { images, preloaded, is_by_loader, symbols: OnceCell::new() }
     }
 
     fn program(&self) -> Option<&Image> {
@@ -241,7 +250,7 @@ impl Loaded {
                 kind,
                 format!("{by}: caches per processor, registered for kernel threads (rseq)"),
             ),
-            None if self.defines("malloc") => Finding::good(
+            None if self.symbols().contains(&ALLOCATION) => Finding::good(
                 name,
                 "the program's own",
                 "threads are left in its middle, too, as it cannot be told from the program: \
@@ -252,13 +261,27 @@ impl Loaded {
         }
     }
 
-    /// Whether the program itself has this function, not a library.
-    fn defines(&self, name: &str) -> bool {
-        let Some(object) = self.program().and_then(|image| image.object().ok()) else {
-            return false;
-        };
-        let mut symbols = object.symbols().chain(object.dynamic_symbols());
-        symbols.any(|symbol| symbol.is_definition() && symbol.name() == Ok(name))
+    /// One look for all: a program may have a million symbols.
+    fn symbols(&self) -> &[&'static str] {
+        self.symbols.get_or_init(|| {
+            let Some(object) = self.program().and_then(|image| image.object().ok()) else {
+                return Vec::new();
+            };
+            let marks = MARKS.iter().copied().flatten().flat_map(|mark| mark.symbols);
+            let wanted: Vec<&str> = marks.copied().chain([ALLOCATION]).collect();
+            let lengths = wanted.iter().fold(0_u64, |all, name| all | 1 << name.len());
+            let mut found = Vec::new();
+            for symbol in object.symbols().chain(object.dynamic_symbols()) {
+                let Ok(name) = symbol.name_bytes() else { continue };
+                if name.len() >= 64 || lengths >> name.len() & 1 == 0 {
+                    continue;
+                }
+                let known = wanted.iter().find(|it| it.as_bytes() == name);
+                let counts = |it: &&&str| **it != ALLOCATION || symbol.is_definition();
+                found.extend(known.filter(counts).filter(|it| !found.contains(*it)));
+            }
+            found
+        })
     }
 
     /// The first kind of which there is a mark, and what the mark is.
@@ -274,11 +297,8 @@ impl Loaded {
         if let Some(found) = marks.iter().find_map(by_library) {
             return Some(found);
         }
-        let object = self.program()?.object().ok()?;
-        let symbols = object.symbols().chain(object.dynamic_symbols());
-        let mut names = symbols.filter_map(|symbol| symbol.name().ok());
-        names.find_map(|name| {
-            let mark = marks.iter().find(|mark| mark.symbols.contains(&name))?;
+        self.symbols().iter().find_map(|name| {
+            let mark = marks.iter().find(|mark| mark.symbols.contains(name))?;
             Some((mark.kind, format!("it has the symbol {name}")))
         })
     }
