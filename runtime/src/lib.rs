@@ -72,6 +72,7 @@ pub mod thread;
 pub mod time;
 mod timer;
 mod trace;
+mod turns;
 mod wait;
 mod waits;
 mod worker;

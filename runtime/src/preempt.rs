@@ -25,7 +25,7 @@
 //! and who waits for such a lock in the kernel is compensated for. What compensation needs itself,
 //! the locks of the table, of the allocator and of the loader, nobody is left with: `table.rs`
 //! pins, and the C library's text is guarded. But where blocked workers take turns, a thread is
-//! left that waits there for a futex ([`ask_for_turn`]): what it holds it would hold there as well,
+//! left that waits there for a futex (`turns.rs`): what it holds it would hold there as well,
 //! and nobody else comes to the thread that it waits for. When its turn comes it makes the call
 //! again, which looks first whether it still has to wait; so no wake is lost.
 //!
@@ -44,7 +44,7 @@
 //! it yields it unblocks it, as every worker has it, so the mask is right whoever runs next. A
 //! system call that it interrupts is restarted (SA_RESTART); those that never are (`epoll_wait`,
 //! `nanosleep`) end with EINTR: the monitor asks first whether the kernel thread runs. It does not
-//! where blocked workers have to take turns for want of kernel threads (`monitor/compensate.rs`).
+//! where blocked workers have to take turns for want of kernel threads (`turns.rs`).
 
 use core::ptr;
 use core::sync::atomic::AtomicUsize;
@@ -134,17 +134,7 @@ pub(crate) fn interrupt(worker: &Worker) {
 
 /// Whether the caller's worker was asked to leave the thread that it runs, not one before it.
 fn is_asked() -> bool {
-    full::here().is_some_and(|here| {
-        let worker = here.worker();
-        worker.asked.load(Relaxed) == worker.switches.load(Relaxed)
-    })
-}
-
-/// Asks the kernel thread of `worker`, which is blocked, to leave the thread that it runs, also if
-/// that waits for a futex in the C library.
-pub(crate) fn ask_for_turn(worker: &Worker) {
-    worker.is_turn.store(true, Relaxed);
-    ask(worker, worker.switches.load(Relaxed));
+    full::here().is_some_and(|here| here.worker().is_asked())
 }
 
 /// A thread of this priority is ready at `worker`: a less urgent full thread that computes there
@@ -274,7 +264,7 @@ pub(crate) fn leave_here() -> bool {
 }
 
 /// The thread that was interrupted, if it may be left there; see the file's head. True: it was
-/// asked by [`ask_for_turn`].
+/// asked for a turn (`turns.rs`).
 fn may_leave(interrupted: &Interrupted) -> Option<(&'static Control, bool)> {
     let me = full::me()?;
     let stack = me.stack.get() as usize;
@@ -290,9 +280,9 @@ fn may_leave(interrupted: &Interrupted) -> Option<(&'static Control, bool)> {
     is_free.then_some((me, is_turn))
 }
 
-/// Whether the caller's worker was asked to leave its thread by [`ask_for_turn`].
+/// Whether the caller's worker was asked to leave its thread for a turn (`turns.rs`).
 fn is_turn() -> bool {
-    full::here().is_some_and(|here| here.worker().is_turn.swap(false, Relaxed))
+    full::here().is_some_and(|here| here.worker().take_turn())
 }
 
 /// Whether the thread waits in the C library for a lock of its own, or the like.

@@ -422,19 +422,8 @@ impl Runtime {
             !ptr::eq(*worker, surplus) && !is_blocked(worker) && !worker.sleeping.is_asleep()
         };
         if let Some(other) = self.workers().filter(runs).min_by_key(|worker| load(worker)) {
-            self.hand_over(surplus, other);
+            surplus.hand_over(other);
         }
-    }
-
-    /// Hands the threads of `from` that may move to `other`; from anywhere.
-    pub fn hand_over(&self, from: &'static Worker, other: &'static Worker) {
-        // Those that are taken are nowhere until they are given.
-        let _pin = full::pin();
-        other.steal_from(from, u32::MAX);
-        from.fresh.take(u32::MAX, |thread| {
-            other.fresh.push(thread);
-        });
-        other.notify();
     }
 }
 

@@ -23,6 +23,7 @@
 //!    `post` and done by the scheduler context after the switch ("publish after switch").
 
 mod adopt;
+mod given;
 mod idle;
 mod kernel_thread;
 mod patience;

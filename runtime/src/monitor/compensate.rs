@@ -11,21 +11,15 @@
 //! the new one is to run. Spare workers are made in advance (`steward.rs`): one, as soon as there
 //! may be full threads, and as many as are in use, within a bound, so that a burst finds them. When
 //! there is none for [`PATIENCE_NS`], because the steward waits or the kernel refuses, the blocked
-//! workers take turns instead: a full thread that waits in the kernel is made to leave its worker,
-//! as if its slice were over, and asks the kernel again at its next turn. (So its system call is
-//! interrupted; `preempt.rs` says for which calls that shows.) So is one that waits in the C
-//! library for a lock of its own, the loader's say. Threads that can't be left, in the library's
-//! other calls, keep a worker each; what waits at it goes to the worker whose turn is next, so the
-//! others share what is left, and each comes to its turn.
+//! workers take turns instead: `turns.rs`.
 
-use core::ptr;
 use core::sync::atomic::Ordering::Relaxed;
 
 use super::Watch;
-use crate::control::Kind;
 use crate::full;
 use crate::preempt;
 use crate::runtime::Runtime;
+use crate::turns::{Turns, is_left};
 use crate::worker::Worker;
 
 /// Most spare workers that are kept ready without being needed.
@@ -50,8 +44,7 @@ pub(super) struct Spares {
     /// For how long threads have waited for one, ns, and since when none waits.
     short_ns: u64,
     calm_ns: u64,
-    /// The worker whose turn it is to leave its thread.
-    turn: usize,
+    turns: Turns,
 }
 
 impl Spares {
@@ -141,43 +134,7 @@ impl Watch {
         self.spares.short_ns += self.elapsed;
         self.spares.calm_ns = 0;
         if self.spares.short_ns >= PATIENCE_NS && preempt::missing().is_none() {
-            self.take_turns();
+            self.spares.turns.take(self.runtime);
         }
     }
-
-    /// Asks the next one of the blocked workers that has others to run to leave its thread. It gets
-    /// those of the workers that can't: that run no full thread, or did not leave at their turn.
-    fn take_turns(&mut self) {
-        let (runtime, last) = (self.runtime, self.spares.turn);
-        let keeps = |worker: &&'static Worker| {
-            let is_asked = worker.index as usize != last && runs_full(worker);
-            worker.blocked.load(Relaxed) && is_left(worker) && !is_asked
-        };
-        let count = runtime.count();
-        for step in 1..=count {
-            let worker = runtime.worker((last + step) % count);
-            let is_blocked = worker.blocked.load(Relaxed) && !worker.seat.is_empty();
-            if !is_blocked || !runs_full(worker) {
-                continue;
-            }
-            let others = runtime.workers().filter(|other| !ptr::eq(*other, worker));
-            others.filter(keeps).for_each(|other| runtime.hand_over(other, worker));
-            if is_left(worker) {
-                self.spares.turn = worker.index as usize;
-                return preempt::ask_for_turn(worker);
-            }
-        }
-    }
-}
-
-/// Whether `worker` runs a full thread.
-fn runs_full(worker: &Worker) -> bool {
-    // SAFETY: null or a slot of the slab.
-    let running = unsafe { worker.current.load(Relaxed).as_ref() };
-    running.is_some_and(|thread| thread.kind.get() == Kind::Full)
-}
-
-/// Whether there is something at `worker` that others may take.
-fn is_left(worker: &Worker) -> bool {
-    worker.fresh.len() + worker.offered.len() != 0
 }

@@ -1,5 +1,5 @@
-//! A worker that has nothing to do: it steals, or sleeps until somebody gives it something; and
-//! how it is told.
+//! A worker that has nothing to do: it steals, or sleeps until somebody gives it something. How it
+//! is told is in `given.rs`.
 //!
 //! Invariant: what is given to a worker that sleeps, or that has no kernel thread, is found: see
 //! `sleep.rs` and `seat.rs`.
@@ -87,35 +87,5 @@ impl Worker {
             (one, other) => one.or(other)?,
         };
         Some(first.saturating_sub(clock::now_ns()).min(SLEEP_NS_MAX))
-    }
-
-    /// Called by others after they gave this worker something.
-    pub fn notify(&'static self) {
-        self.poll.store(1, Relaxed);
-        if self.sleeping.claim() {
-            self.signal();
-        }
-    }
-
-    /// As [`Worker::notify`] after a fresh thread, which may wait until a nap is over.
-    pub fn notify_patiently(&'static self) {
-        // The word's line is the worker's: it is not taken away for nothing.
-        if self.poll.load(Relaxed) == 0 {
-            self.poll.store(1, Relaxed);
-        }
-        if self.sleeping.claim_patiently() {
-            self.signal();
-        }
-    }
-
-    /// Ends its sleep, which the caller has claimed.
-    pub(super) fn signal(&'static self) {
-        if self.seat.was_left() {
-            let kept = self.index as usize % self.runtime.config.workers;
-            self.runtime.hand_over(self, self.runtime.worker(kept));
-            self.runtime.steward.call();
-        } else {
-            self.reactor.signal();
-        }
     }
 }

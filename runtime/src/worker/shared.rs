@@ -32,13 +32,6 @@ impl Worker {
         arch::set_float_control(self.float_control.get());
     }
 
-    /// Takes up to `count` ready full threads of another worker; returns how many it got.
-    pub fn steal_from(&'static self, victim: &'static Worker, count: u32) -> u32 {
-        let taken = victim.offered.steal(count, |thread| self.adopt(thread));
-        victim.live_full.fetch_sub(taken, Relaxed);
-        taken
-    }
-
     /// What full threads need of a look.
     #[cold]
     pub(super) fn look_after_full(&'static self, now: u64, slept: bool) {

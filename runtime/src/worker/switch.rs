@@ -121,18 +121,6 @@ impl Worker {
         }
     }
 
-    /// As [`Worker::yield_full`], of a thread that waits in the kernel: it goes behind all who are
-    /// ready, but not among those that were preempted, for it does not compute.
-    pub fn pass_turn(&'static self, me: &'static Control) {
-        if self.spend() || self.queues.len() != 0 || self.fresh.len() != 0 {
-            self.offered.push(me);
-            return self.to_scheduler(me);
-        }
-        if let Some(next) = self.offered.exchange_waiting(me) {
-            self.switch(me, next);
-        }
-    }
-
     /// As `park`, of a full thread. It may have been made ready before it gets here.
     pub fn park_full(&'static self, me: &'static Control) {
         let record = me.record();
@@ -166,7 +154,7 @@ impl Worker {
 
     /// Counts one switch; true when it is time to look around.
     #[inline(always)]
-    fn spend(&self) -> bool {
+    pub(crate) fn spend(&self) -> bool {
         let left = self.budget.get();
         if left == 0 || self.poll.load(Relaxed) != 0 {
             return true;
@@ -176,7 +164,7 @@ impl Worker {
     }
 
     #[inline(always)]
-    fn switch(&'static self, me: &'static Control, next: &'static Control) {
+    pub(crate) fn switch(&'static self, me: &'static Control, next: &'static Control) {
         self.activate(next);
         if (me.flags.get() | next.flags.get()) & (HIBERNATED | DROWSY | OWN_TLS) != 0
             || (cfg!(feature = "sim") && (moves(me) || moves(next)))
@@ -212,7 +200,7 @@ impl Worker {
     }
 
     #[inline(never)]
-    fn to_scheduler(&'static self, me: &'static Control) {
+    pub(crate) fn to_scheduler(&'static self, me: &'static Control) {
         self.leave_for_scheduler(me, false);
     }
 
