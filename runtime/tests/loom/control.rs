@@ -39,8 +39,15 @@ pub enum Outcome {
     Cancelled,
 }
 
+/// All are full threads here.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Full,
+}
+
 pub struct Control {
     slot: u32,
+    pub kind: core::cell::Cell<Kind>,
     pub next: Cell<*const Control>,
     pub prev: Cell<*const Control>,
     pub queue: QueueLink,
@@ -116,6 +123,7 @@ impl Control {
     fn new(slot: u32) -> Self {
         let control = Control {
             slot,
+            kind: core::cell::Cell::new(Kind::Full),
             next: Cell::new(ptr::null()),
             prev: Cell::new(ptr::null()),
             queue: QueueLink(AtomicPtr::new(ptr::null_mut())),

@@ -51,6 +51,14 @@ mod wait;
 mod waits;
 mod waits_models;
 
+#[path = "../../src/worker/given.rs"]
+mod given;
+mod turn_models;
+#[path = "../../src/turns.rs"]
+mod turns;
+mod worker;
+use worker::{preempt, runtime};
+
 mod sync;
 mod thread;
 

@@ -30,11 +30,27 @@ pub fn check_within(
     preemptions: usize,
     model: impl Fn(&'static [&'static Control; control::COUNT]) + Sync + Send + 'static,
 ) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(builder.preemption_bound.unwrap_or(2).min(preemptions));
+    check_by(builder, model);
+}
+
+/// As [`check`], of a model with one thread that takes many steps.
+pub fn check_alone(
+    model: impl Fn(&'static [&'static Control; control::COUNT]) + Sync + Send + 'static,
+) {
+    let mut builder = loom::model::Builder::new();
+    builder.max_branches = 100_000;
+    check_by(builder, model);
+}
+
+fn check_by(
+    builder: loom::model::Builder,
+    model: impl Fn(&'static [&'static Control; control::COUNT]) + Sync + Send + 'static,
+) {
     // One model at a time: they share the statics of the files under test.
     static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(|poison| poison.into_inner());
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(builder.preemption_bound.unwrap_or(2).min(preemptions));
     builder.check(move || {
         let controls: &'static _ = Box::leak(Box::new(control::fresh()));
         become_thread(controls[0]);
