@@ -131,17 +131,16 @@ fn keeper(wait: &Wait, all: &[Lasting], explain: &Explain) -> Keeper {
         None => Keeper::Other,
         Some(Holder::KernelThread(tid)) => is_it(&|other| other.tid == tid),
         Some(Holder::Slot(slot, generation)) => {
-            let generation = generation.unwrap_or_else(|| generation_of(slot));
-            match is_it(&|other| (other.slot, other.generation) == (slot, generation)) {
-                Keeper::Other if has_ended(slot, generation) => Keeper::Ended,
+            let is_its = |other: &Wait| {
+                other.slot == slot && generation.is_none_or(|it| it == other.generation)
+            };
+            match is_it(&is_its) {
+                // Who joins one that has ended goes on.
+                Keeper::Other if generation.is_some_and(|it| has_ended(slot, it)) => Keeper::Ended,
                 other => other,
             }
         }
     }
-}
-
-fn generation_of(slot: u32) -> u32 {
-    if slot < stack::slots_made() { table::record(slot).generation() } else { 0 }
 }
 
 fn has_ended(slot: u32, generation: u32) -> bool {
