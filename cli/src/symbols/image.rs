@@ -25,7 +25,7 @@ const STRING_BYTES_MAX: u64 = 4096;
 const ENTRIES_MAX: usize = 1024;
 
 /// Sections of the program's own up to this size are read with the tables: links, comments.
-const SMALL_BYTES: u64 = 4096;
+const SMALL_BYTES: u64 = 64 << 10;
 /// Of a text so much is read at once.
 const PIECE_BYTES: u64 = 64;
 
