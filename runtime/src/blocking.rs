@@ -333,8 +333,7 @@ impl Pool {
     }
 
     fn add_thread(&'static self) -> std::io::Result<()> {
-        let thread = std::thread::Builder::new().name("heddle-blocking".into());
-        task::start(thread.stack_size(STACK_BYTES), move || self.work())
+        task::start("heddle-blocking", STACK_BYTES, move || self.work())
     }
 
     /// The loop of a kernel thread of the pool.

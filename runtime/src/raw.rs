@@ -400,6 +400,7 @@ pub fn full_thread_bytes() -> usize {
         .map_or(0, |library| library.block_bytes() + crate::preempt::stack_bytes())
 }
 
+pub use crate::sys::kernel_thread::start as start_kernel_thread;
 pub use crate::sys::libc_tls::late::look as look_for_libraries;
 pub use crate::sys::libc_tls::late::{LatePart, begin as begin_to_look_for_libraries};
 pub use crate::sys::libc_tls::set_tid as set_tid_in_c_library;

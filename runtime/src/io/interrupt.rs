@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use crate::control::{CANCEL_IN_CALL, Control};
 use crate::deadlock::{HELPERS_IDLE, Waiting};
-use crate::sys::{signals, task};
+use crate::sys::{kernel_thread, signals, task};
 use crate::{full, sched};
 
 /// Time between two signals to a thread that does not come out of its call.
@@ -52,9 +52,8 @@ pub(crate) fn interrupt(thread: &'static Control) {
     }
     static START: Once = Once::new();
     START.call_once(|| {
-        let sender = std::thread::Builder::new().name("heddle-cancel".into());
         // Refused: the thread finds out when its call ends by itself.
-        let _ = task::start(sender, || send_signals());
+        let _ = task::start("heddle-cancel", kernel_thread::STACK_BYTES, || send_signals());
     });
     thread.references.fetch_add(1, Relaxed);
     let _pin = full::pin();

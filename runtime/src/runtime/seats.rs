@@ -13,7 +13,7 @@ use super::{Runtime, WORKERS_MAX};
 use crate::config::Io;
 use crate::handed;
 use crate::sched;
-use crate::sys::task;
+use crate::sys::{kernel_thread, task};
 use crate::worker::Worker;
 
 /// Alternate signal stack of a worker: the overflow report runs there.
@@ -100,11 +100,13 @@ impl Runtime {
             }
             drop(signal_stack);
         };
-        let kernel_thread = std::thread::Builder::new().name(format!("heddle-{index}"));
-        task::start(kernel_thread, body).map_err(|error| {
-            let text = format!("worker {index}'s kernel thread (RLIMIT_NPROC, RLIMIT_AS): {error}");
-            io::Error::new(error.kind(), text)
-        })?;
+        task::start(&format!("heddle-{index}"), kernel_thread::STACK_BYTES, body).map_err(
+            |error| {
+                let text =
+                    format!("worker {index}'s kernel thread (RLIMIT_NPROC, RLIMIT_AS): {error}");
+                io::Error::new(error.kind(), text)
+            },
+        )?;
         taker.take().ok_or_else(|| io::Error::other("it ended as it began"))?.map_err(|error| {
             let limit = match error.raw_os_error() {
                 Some(libc::ENOMEM) => " (memory, RLIMIT_AS, RLIMIT_MEMLOCK)",

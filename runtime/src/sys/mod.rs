@@ -8,6 +8,7 @@ pub(crate) mod epoll;
 pub(crate) mod event;
 pub(crate) mod futex;
 pub(crate) mod identities;
+pub(crate) mod kernel_thread;
 pub(crate) mod libc_tls;
 pub(crate) mod memory;
 pub(crate) mod pages;

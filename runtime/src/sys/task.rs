@@ -5,6 +5,7 @@ use std::io::{self, Write};
 
 use rustix::fs::{Mode, OFlags};
 
+use super::kernel_thread;
 use crate::handed;
 
 /// Kernel thread id of the caller.
@@ -70,7 +71,7 @@ fn change_mask(how: libc::c_int, set: &libc::sigset_t) -> libc::sigset_t {
 /// it calls [`block_signals`] at once, on a busy machine that comes late, and a handler of the
 /// program's could run there in between. So the signals are blocked while it is made.
 pub(crate) fn without_signals<T>(make: impl FnOnce() -> T) -> T {
-    // Its worker blocks them as it is, and must be left so: std allocates, and the allocator may
+    // Its worker blocks them as it is, and must be left so: it allocates, and the allocator may
     // have the thread wait, while the worker runs others.
     if crate::thread::is_user_level() {
         return make();
@@ -83,14 +84,15 @@ pub(crate) fn without_signals<T>(make: impl FnOnce() -> T) -> T {
 
 /// Starts a kernel thread of the runtime's own.
 pub(crate) fn start(
-    thread: std::thread::Builder,
+    name: &str,
+    stack_bytes: usize,
     body: impl FnOnce() + Send + 'static,
 ) -> io::Result<()> {
     let whole = move || {
         block_signals();
         body();
     };
-    without_signals(|| thread.spawn(whole)).map(drop)
+    without_signals(|| kernel_thread::start(name, stack_bytes, whole))
 }
 
 /// Starts one, and waits until it runs `body`: on its way there it comes to the program's
@@ -101,7 +103,7 @@ pub(crate) fn start_helper(name: &str, body: impl FnOnce() + Send + 'static) -> 
         runs.give(());
         body();
     };
-    start(std::thread::Builder::new().name(name.into()), whole)?;
+    start(name, kernel_thread::STACK_BYTES, whole)?;
     told.take().ok_or_else(|| io::Error::other("a kernel thread ended as it began"))
 }
 

@@ -110,12 +110,12 @@ fn take_spare(head: usize) -> Option<Arc<Proxy>> {
 fn start() -> Option<Arc<Proxy>> {
     let proxy = Arc::<Proxy>::default();
     let its = Arc::clone(&proxy);
-    let thread = std::thread::Builder::new().name("heddle-proxy".into());
     let body = move || {
         mask::block_all();
         its.run()
     };
-    mask::with_all_blocked(|| thread.stack_size(STACK_BYTES).spawn(body)).ok()?;
+    let start = || raw::start_kernel_thread("heddle-proxy", STACK_BYTES, body);
+    mask::with_all_blocked(start).ok()?;
     Some(proxy)
 }
 

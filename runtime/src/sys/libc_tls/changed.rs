@@ -4,6 +4,7 @@
 //! field counts as found only if nothing else has changed.
 
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use super::functions::{Functions, address};
 use super::keys;
@@ -91,8 +92,14 @@ fn word(functions: &Functions, tls: *mut u8, call: impl FnOnce()) -> Option<isiz
     Some((pthread as isize).wrapping_add(word as isize).wrapping_sub(tls as isize))
 }
 
-/// Where the C library has the rseq area, from the thread pointer.
+/// Where the C library has the rseq area, from the thread pointer. The first call takes the
+/// loader's lock.
 pub(super) fn rseq() -> Option<isize> {
+    static FOUND: OnceLock<Option<isize>> = OnceLock::new();
+    *FOUND.get_or_init(look_for_rseq)
+}
+
+fn look_for_rseq() -> Option<isize> {
     // SAFETY: public numbers of glibc, if they are there.
     unsafe {
         let bytes = address(c"__rseq_size")?.cast::<u32>().read();

@@ -179,9 +179,10 @@ extern "C" fn adopt(argument: *mut c_void) -> *mut c_void {
 
 /// The words of libc's TLS that the calling thread's first use of malloc changes, and of Box: the
 /// program may have an allocator of its own, beside which the runtime has the C library's.
-pub(super) fn words(tls: *mut u8) -> Result<Words, String> {
-    let (start, bytes) = libc_segment().ok_or("the C library has no TLS of its own")?;
-    let start = start.cast::<usize>();
+/// `segment` is [`libc_segment`]'s.
+pub(super) fn words(tls: *mut u8, segment: Option<(isize, usize)>) -> Result<Words, String> {
+    let (start, bytes) = segment.ok_or("the C library has no TLS of its own")?;
+    let start = tls.wrapping_offset(start).cast::<usize>();
     let count = bytes / size_of::<usize>();
     let mut before = [0; WATCHED_BYTES_MAX / size_of::<usize>()];
     if count > before.len() {
@@ -215,8 +216,9 @@ pub(super) fn words(tls: *mut u8) -> Result<Words, String> {
     Ok(words)
 }
 
-/// The C library's TLS of the calling thread: address and bytes. Allocates nothing.
-fn libc_segment() -> Option<(*mut u8, usize)> {
+/// The C library's TLS: how far from each thread's pointer, for it is there before any thread is,
+/// and bytes.
+pub(super) fn libc_segment() -> Option<(isize, usize)> {
     struct Search {
         inside: usize,
         found: Option<(*mut u8, usize)>,
@@ -253,5 +255,6 @@ fn libc_segment() -> Option<(*mut u8, usize)> {
     let mut search = Search { inside, found: None };
     // SAFETY: the callback gets what it expects.
     unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut search).cast()) };
-    search.found
+    let tls = crate::arch::thread_pointer() as isize;
+    search.found.map(|(start, bytes)| ((start as isize).wrapping_sub(tls), bytes))
 }

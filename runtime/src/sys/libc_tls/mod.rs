@@ -46,6 +46,7 @@ mod heap;
 mod kept;
 mod keys;
 pub(crate) mod late;
+mod named;
 mod probe;
 mod wipe;
 

@@ -11,9 +11,10 @@ use std::ffi::c_void;
 use std::mem::{size_of, zeroed};
 use std::ptr;
 
-use super::changed::{Before, KEPT, flag, kept, rseq};
-use super::functions::{Close, Functions, address};
+use super::changed::{Before, KEPT, flag, kept};
+use super::functions::{Close, Functions};
 use super::heap::{self, Words};
+use super::named::Named;
 use super::wipe::{Known, Wipe};
 use super::{Stack, keys};
 use crate::full;
@@ -183,6 +184,7 @@ struct Found {
 /// The job of a probing thread.
 struct Probe<'a> {
     functions: &'a Functions,
+    named: Named,
     stack: usize,
     bytes: usize,
     found: Result<Found, String>,
@@ -252,8 +254,8 @@ fn on_thread(functions: &Functions, bytes: usize) -> Result<Found, String> {
     let stack = memory::reserve(bytes).map_err(refused)?;
     // SAFETY: the reservation made above.
     unsafe { memory::commit(stack, bytes) }.map_err(refused)?;
-    let mut probe =
-        Probe { functions, stack: stack as usize, bytes, found: Err("no answer".into()) };
+    let found = Err("no answer".into());
+    let mut probe = Probe { functions, named: Named::find(), stack: stack as usize, bytes, found };
     // SAFETY: all zero bytes are attributes to the C library; initialised before they are used.
     // The thread is joined, so it may borrow `probe`, and the stack is free afterwards.
     unsafe {
@@ -279,7 +281,7 @@ extern "C" fn run(argument: *mut c_void) -> *mut c_void {
     let probe = unsafe { &mut *argument.cast::<Probe>() };
     let tls = crate::arch::thread_pointer() as *mut u8;
     // First of all: it watches the thread's first use of malloc.
-    let heap = heap::words(tls);
+    let heap = heap::words(tls, probe.named.segment);
     probe.found = heap.and_then(|heap| look(probe, tls, heap));
     ptr::null_mut()
 }
@@ -310,7 +312,7 @@ fn look(probe: &Probe, tls: *mut u8, heap: Words) -> Result<Found, String> {
     let (specific, flag) = specific(functions, pthread)?;
     let specific_block = inside(words[specific / 8]).ok_or("keys are not where they should be")?;
     let list = list(functions, pthread)?;
-    let resolver = resolver(tls, inside);
+    let resolver = resolver(tls, probe.named.resolver, inside);
     let is_zero = words[..list / 8].get(HEADER..).is_some_and(|it| it.iter().all(|&it| it == 0));
     let known = Known {
         keys: flag.map(|flag| {
@@ -331,7 +333,7 @@ fn look(probe: &Probe, tls: *mut u8, heap: Words) -> Result<Found, String> {
         specific_block,
         stack: 0,
         stack_bytes: 0,
-        rseq: rseq(),
+        rseq: probe.named.rseq,
         resolver,
         heap,
         own: offset(full::own_place(), tls),
@@ -435,11 +437,14 @@ fn specific(functions: &Functions, pthread: *mut u8) -> Result<(usize, Option<us
 }
 
 /// The pointer to the resolver's state, if it names a part of the thread's structure.
-fn resolver(tls: *mut u8, inside: impl Fn(usize) -> Option<usize>) -> Option<(isize, usize)> {
-    let pointer = address(c"__resp")?;
+fn resolver(
+    tls: *mut u8,
+    pointer: Option<isize>,
+    inside: impl Fn(usize) -> Option<usize>,
+) -> Option<(isize, usize)> {
     // SAFETY: the calling thread's copy of a pointer.
-    let state = unsafe { pointer.cast::<usize>().read() };
-    Some((offset(pointer.cast(), tls), inside(state)?))
+    let state = unsafe { tls.offset(pointer?).cast::<usize>().read() };
+    Some((pointer?, inside(state)?))
 }
 
 #[cfg(test)]

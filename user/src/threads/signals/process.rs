@@ -217,12 +217,12 @@ pub fn start() {
         DESCRIPTOR.store(signals::watch(-1, watched()), SeqCst);
         // Whoever changed what is watched in between has found no descriptor.
         set_watched();
-        let watcher = std::thread::Builder::new().name("heddle-signals".into());
         let body = || {
             mask::block_all();
             run()
         };
-        mask::with_all_blocked(|| _ = watcher.stack_size(STACK_BYTES).spawn(body));
+        let start = || raw::start_kernel_thread("heddle-signals", STACK_BYTES, body);
+        let _refused = mask::with_all_blocked(start);
     });
 }
 

@@ -35,6 +35,8 @@ use crate::threads::is_number;
 const TIMERS: usize = 256;
 /// By which the bearer gets what it passes on: nobody else sends it that.
 const BORNE: c_int = raw::PREEMPTION_SIGNAL;
+/// The bearer's stack.
+const STACK_BYTES: usize = 2 << 20;
 /// `number`: the slot is free.
 const FREE: i32 = -1;
 /// `number`: it is about to be made.
@@ -136,8 +138,8 @@ fn bearer() -> Option<pid_t> {
     *TID.get_or_init(|| {
         let (tell, told) = mpsc::channel();
         let body = move || bear(&tell);
-        let thread = std::thread::Builder::new().name("heddle-timers".into());
-        mask::with_all_blocked(|| thread.spawn(body)).ok()?;
+        let start = || raw::start_kernel_thread("heddle-timers", STACK_BYTES, body);
+        mask::with_all_blocked(start).ok()?;
         told.recv().ok()
     })
 }
