@@ -9,6 +9,7 @@ mod heap;
 pub mod identity;
 pub mod interruptible;
 pub mod kept;
+mod loader;
 pub mod own_memory;
 pub mod proxy;
 pub mod robust;

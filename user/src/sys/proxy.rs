@@ -12,7 +12,8 @@
 //! waits until `answered` is the same.
 //!
 //! Invariants:
-//! 1. A full thread's number in the C library changes before the first lock that it holds by it.
+//! 1. A full thread's number in the C library changes before the first lock that it holds by it,
+//!    but for the loader's locks, which are told (`loader.rs`).
 //! 2. A proxy is lent to one thread at a time, and its list is that thread's. One that has been
 //!    given back may have told the list of a later thread, who has another number: the kernel
 //!    leaves what that holds.
@@ -27,7 +28,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use heddle::raw;
 use rustix::thread::futex::{self, Flags};
 
-use super::robust;
+use super::{loader, robust};
 use crate::calls::mask;
 use crate::errno;
 use crate::threads::{self, this};
@@ -77,7 +78,7 @@ fn ask(lent: &Lent) {
     if let Some(proxy) = take_spare(head).or_else(start) {
         proxy.tell(head);
         let tid = proxy.tid.load(Relaxed);
-        raw::set_tid_in_c_library(tid);
+        loader::pass_on(raw::set_tid_in_c_library(tid), tid);
         lent.tid.set(tid);
         lent.proxy.set(Some(proxy));
     }

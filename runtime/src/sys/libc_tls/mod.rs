@@ -286,11 +286,12 @@ pub(crate) fn begin() {
 }
 
 /// The C library's functions write `tid` into what the calling full thread locks from now on.
-pub fn set_tid(tid: u32) {
+/// Returns the number by which it holds what it has locked already.
+pub fn set_tid(tid: u32) -> u32 {
     let library = examined();
     let pthread = library.functions.pthread_of(crate::arch::thread_pointer() as *mut u8);
     // SAFETY: a full thread's own.
-    unsafe { library.fields.set_tid(pthread, tid) };
+    unsafe { library.fields.set_tid(pthread, tid) }
 }
 
 /// Runs the destructors of the calling full thread's locals and keys, in the C library's order.

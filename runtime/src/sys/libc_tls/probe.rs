@@ -126,13 +126,13 @@ impl Fields {
         }
     }
 
-    /// Sets the C library's number of a thread.
+    /// Sets the C library's number of a thread; what it was.
     ///
     /// # Safety
     /// 1. `pthread` is the calling thread's structure in a block of this library.
-    pub unsafe fn set_tid(&self, pthread: *mut u8, tid: u32) {
+    pub unsafe fn set_tid(&self, pthread: *mut u8, tid: u32) -> u32 {
         // SAFETY: by 1; the field was found inside the structure.
-        unsafe { pthread.add(self.tid).cast::<u32>().write(tid) };
+        unsafe { pthread.add(self.tid).cast::<u32>().replace(tid) }
     }
 
     /// Sets the libraries' variables of a new thread that point into its structure.
