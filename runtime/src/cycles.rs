@@ -127,7 +127,8 @@ fn keeper(wait: &Wait, all: &[Lasting], explain: &Explain) -> Keeper {
     let is_it = |holds: &dyn Fn(&Wait) -> bool| {
         all.iter().position(|it| holds(&it.wait)).map_or(Keeper::Other, Keeper::Waits)
     };
-    match (explain.holder)(&wait.waited) {
+    let holder = (explain.holder)(&wait.waited);
+    let found = match holder {
         None => Keeper::Other,
         Some(Holder::KernelThread(tid)) => is_it(&|other| other.tid == tid),
         Some(Holder::Slot(slot, generation)) => {
@@ -140,7 +141,10 @@ fn keeper(wait: &Wait, all: &[Lasting], explain: &Explain) -> Keeper {
                 other => other,
             }
         }
-    }
+    };
+    // Who held it may have given it up since, and ended: others have it, and the wait lasts. Nor
+    // is a mark of two words read at once: its halves may be of two holders.
+    if (explain.holder)(&wait.waited) == holder { found } else { Keeper::Other }
 }
 
 fn has_ended(slot: u32, generation: u32) -> bool {
@@ -272,6 +276,9 @@ fn report<'a>(
 
 #[cfg(test)]
 mod tests {
+    use core::sync::atomic::AtomicU64;
+    use core::sync::atomic::Ordering::Relaxed;
+
     use super::*;
 
     #[test]
@@ -281,6 +288,29 @@ mod tests {
         let found: Vec<_> = circles(&keepers).collect();
         assert_eq!(found, [vec![1, 2], vec![4]]);
         assert_eq!(circles(&[]).count(), 0);
+    }
+
+    #[test]
+    fn who_has_ended_holds_nothing_that_others_have_had_since() {
+        static MARK: AtomicU64 = AtomicU64::new(0);
+        fn stays(_: &Waited) -> Option<Holder> {
+            let mark = MARK.load(Relaxed);
+            Some(Holder::Slot(mark as u32, Some((mark >> 32) as u32)))
+        }
+        /// At the next look it is nobody's.
+        fn goes(waited: &Waited) -> Option<Holder> {
+            let held = stays(waited).filter(|_| MARK.load(Relaxed) != 0);
+            MARK.store(0, Relaxed);
+            held
+        }
+        let thread = crate::thread::spawn(|| crate::thread::current().id().as_u64());
+        let id = thread.join().expect("a thread");
+        let (describe, can_be_held): (_, fn(&Waited) -> bool) =
+            (|_: &Waited, _: &mut dyn Write| Ok(()), |_| true);
+        for (holder, keeps) in [(stays as fn(&Waited) -> _, Keeper::Ended), (goes, Keeper::Other)] {
+            MARK.store(id, Relaxed);
+            assert!(keeper(&Wait::NONE, &[], &Explain { describe, can_be_held, holder }) == keeps);
+        }
     }
 
     #[test]
