@@ -305,6 +305,10 @@ mod tests {
         }
         let thread = crate::thread::spawn(|| crate::thread::current().id().as_u64());
         let id = thread.join().expect("a thread");
+        // Its joiner is told before it has left.
+        while !has_ended(id as u32, (id >> 32) as u32) {
+            std::thread::yield_now();
+        }
         let (describe, can_be_held): (_, fn(&Waited) -> bool) =
             (|_: &Waited, _: &mut dyn Write| Ok(()), |_| true);
         for (holder, keeps) in [(stays as fn(&Waited) -> _, Keeper::Ended), (goes, Keeper::Other)] {
