@@ -72,13 +72,15 @@ pub(crate) enum WaitKind {
     Shared = 6,
     /// As `Queue`, for an address, in a bucket of the parking lot.
     Address = 7,
+    /// No longer in `Address`: a wake of many has ended it, and it has not run since.
+    Crowd = 8,
 }
 
 impl WaitKind {
     /// What a person reads.
     pub fn describe(self) -> &'static str {
         match self {
-            WaitKind::None => "nothing",
+            WaitKind::None | WaitKind::Crowd => "nothing",
             WaitKind::Queue | WaitKind::Shared => "a lock, semaphore, condition or channel",
             WaitKind::Address => "an address (futex)",
             WaitKind::Sleep => "sleep",
@@ -285,18 +287,14 @@ impl Control {
 
     /// The extension, made on first use (by anybody: a waiter may raise the owner of a mutex).
     pub(crate) fn extension(&self) -> &Extension {
-        let mut extension = self.extension.load(Acquire);
-        if extension.is_null() {
-            extension = self.make_extension();
-        }
-        // SAFETY: freed only with the last reference to the thread, or under the inheritance lock.
-        unsafe { &*extension }
+        // SAFETY: as below.
+        self.extension_if_made().unwrap_or_else(|| unsafe { &*self.make_extension() })
     }
 
     /// The extension, if there is one.
     #[inline]
     pub(crate) fn extension_if_made(&self) -> Option<&Extension> {
-        // SAFETY: as above.
+        // SAFETY: freed only with the last reference to the thread, or under the inheritance lock.
         unsafe { self.extension.load(Acquire).as_ref() }
     }
 
@@ -330,6 +328,7 @@ impl Byte for WaitKind {
             5 => WaitKind::Join,
             6 => WaitKind::Shared,
             7 => WaitKind::Address,
+            8 => WaitKind::Crowd,
             _ => WaitKind::None,
         }
     }

@@ -27,7 +27,7 @@ use std::sync::OnceLock;
 use heddle_record::{Fields, Kind, State};
 
 use crate::control::{self, Control, WaitKind};
-use crate::lot::node;
+use crate::lot::nodes;
 use crate::runtime::Runtime;
 use crate::stack::overflow::{self, name_with_role};
 use crate::sys::place::Place;
@@ -346,7 +346,7 @@ fn tell_kernel_thread(sleeper: &Sleeper, out: &mut dyn Write) -> core::fmt::Resu
 fn tell_wait(thread: &Control, out: &mut dyn Write) -> core::fmt::Result {
     match thread.wait.get() {
         WaitKind::Address => {
-            let node = node::of_waiter(thread.slot());
+            let node = nodes::of_waiter(thread.slot());
             let (what, address, then) = (node.what.get(), node.address.get(), node.then.get());
             match explain().filter(|_| what != 0) {
                 Some(explain) => (explain.describe)(&Waited { what, address, then }, out),

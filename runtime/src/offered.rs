@@ -20,7 +20,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use heddle_record::Group;
 
 use crate::arch::Context;
-use crate::control::Control;
+use crate::control::{Control, WaitKind};
 use crate::model::Hint;
 use crate::queue::{GROUPS, RunQueues};
 use crate::raw_lock::RawLock;
@@ -118,7 +118,7 @@ impl Offered {
     /// Appends a thread to the queue of its priority or group.
     #[inline]
     pub fn push(&self, thread: &'static Control) {
-        self.with(|queues| queues.push(thread));
+        self.with(|queues| queue(queues, thread));
     }
 
     /// As [`Offered::push`], of one that yields.
@@ -133,7 +133,7 @@ impl Offered {
 
     /// As [`Offered::push`], of several.
     pub fn push_all(&self, threads: impl Iterator<Item = &'static Control>) {
-        self.with(|queues| threads.for_each(|thread| queues.push(thread)));
+        self.with(|queues| threads.for_each(|thread| queue(queues, thread)));
     }
 
     /// The next thread: the most urgent time-critical one, else a lazy one.
@@ -271,5 +271,14 @@ impl Offered {
             // What it replaces is freed here, without the lock.
             drop(self.with(|queues| queues.give_room(group, room)));
         }
+    }
+}
+
+/// Appends a thread that waits no more.
+#[inline(always)]
+fn queue(queues: &RunQueues, thread: &'static Control) {
+    match thread.wait.get() {
+        WaitKind::Crowd => queues.push_crowd(thread),
+        _ => queues.push(thread),
     }
 }

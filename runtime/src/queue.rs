@@ -4,8 +4,11 @@
 //! their lock. Fast: one linked list per priority, found by a bitmap.
 //! Lazy: one ring buffer per group; a ring (rather than a linked list) lets the switch prefetch
 //! control blocks and stacks of threads further on, which a list can't name without missing the
-//! cache itself. When several groups have threads they share by weight. Threads that were preempted
-//! are in a list of their group's, behind those that have come since, and so are those that yield
+//! cache itself. When several groups have threads they share by weight.
+//!
+//! Threads that a wake of many has made ready (a crowd, `lot/buckets.rs`) are in a list of their
+//! group's: after each [`BEFORE_CROWD`] others one of them has its turn. Those that were preempted
+//! are in another, behind those that have come since, and so are those that yield
 //! while there are such: who computes little and waits often need not wait for those that compute
 //! on. While others come all the time a list is served after as many turns as there were others
 //! when it began or the last time, and when the monitor says that it is time
@@ -25,17 +28,34 @@ use crate::ready::{List, Ring};
 
 /// Scheduling groups of the Lazy region (TEK's four).
 pub(crate) const GROUPS: usize = 4;
+/// Where `RunQueues::lazy_bits` has the bits of groups with threads that were preempted, and of
+/// those with some of a crowd.
+const PREEMPTED: usize = GROUPS;
+const CROWD: usize = 2 * GROUPS;
 /// Share of each group in a round, urgent first.
 const WEIGHTS: [u32; GROUPS] = [8, 4, 2, 1];
+
+/// Turns of others before one of a crowd's.
+const BEFORE_CROWD: u32 = 4;
+
+/// Where a group's next thread is.
+enum Next {
+    Ring,
+    Crowd,
+    Preempted,
+}
 
 /// See the file's head.
 pub(crate) struct RunQueues {
     fast_bits: Cell<u128>,
     fast: [List; 100],
-    /// A bit for each group that has threads in its ring, and [`GROUPS`] further up for each that
-    /// has preempted ones.
+    /// A bit for each group that has threads in its ring, [`GROUPS`] further up for each that has
+    /// preempted ones, and as far up again for each that has some of a crowd.
     lazy_bits: Cell<u32>,
     lazy: [Ring; GROUPS],
+    crowd: [List; GROUPS],
+    /// Turns of its ring before the next one of the group's crowd.
+    before_crowd: [Cell<u32>; GROUPS],
     preempted: [List; GROUPS],
     /// How many there are in all; others may look.
     behind: Hint,
@@ -63,6 +83,8 @@ impl RunQueues {
             fast: [const { List::new() }; 100],
             lazy_bits: Cell::new(0),
             lazy: core::array::from_fn(|_| Ring::new(grow)),
+            crowd: [const { List::new() }; GROUPS],
+            before_crowd: [const { Cell::new(BEFORE_CROWD) }; GROUPS],
             preempted: [const { List::new() }; GROUPS],
             behind: Hint::new(0),
             turns: [const { Cell::new(0) }; GROUPS],
@@ -76,6 +98,7 @@ impl RunQueues {
     #[cfg(feature = "sim")]
     pub fn reset_for_simulation(&self) {
         self.turns.iter().for_each(|turns| turns.set(0));
+        self.before_crowd.iter().for_each(|turns| turns.set(BEFORE_CROWD));
         self.credit.iter().zip(WEIGHTS).for_each(|(credit, weight)| credit.set(weight));
     }
 
@@ -93,7 +116,8 @@ impl RunQueues {
     /// A bit for each group of which threads have come that were not preempted.
     #[inline(always)]
     pub fn groups_come(&self) -> u32 {
-        self.lazy_bits.get() & ((1 << GROUPS) - 1)
+        let bits = self.lazy_bits.get();
+        (bits | bits >> CROWD) & ((1 << GROUPS) - 1)
     }
 
     /// From now on one of those may go before others that have come since.
@@ -127,6 +151,18 @@ impl RunQueues {
         }
     }
 
+    /// As [`RunQueues::push`], of one of a crowd.
+    #[cold]
+    pub fn push_crowd(&self, thread: &'static Control) {
+        if thread.is_critical() {
+            return self.push(thread);
+        }
+        let group = thread.group.load(Relaxed) as usize % GROUPS;
+        self.crowd[group].push(thread);
+        self.lazy_bits.set(self.lazy_bits.get() | 1 << (CROWD + group));
+        self.ready.set(self.ready.get() + 1);
+    }
+
     /// As [`RunQueues::push`], of a thread that was preempted.
     pub fn push_preempted(&self, thread: &'static Control) {
         if thread.is_critical() {
@@ -137,7 +173,7 @@ impl RunQueues {
             self.turns[group].set(self.lazy[group].len());
         }
         self.preempted[group].push(thread);
-        self.lazy_bits.set(self.lazy_bits.get() | 1 << (GROUPS + group));
+        self.lazy_bits.set(self.lazy_bits.get() | 1 << (PREEMPTED + group));
         self.behind.store(self.behind() + 1, Relaxed);
         self.ready.set(self.ready.get() + 1);
     }
@@ -190,8 +226,9 @@ impl RunQueues {
                 bits.trailing_zeros() as usize
             } else {
                 match self.group_by_weight(bits) {
-                    (group, true) => return self.pop_preempted(group),
-                    (group, false) => group,
+                    (group, Next::Ring) => group,
+                    (group, Next::Crowd) => return self.pop_crowd(group),
+                    (group, Next::Preempted) => return self.pop_preempted(group),
                 }
             };
             let ring = &self.lazy[group];
@@ -207,20 +244,31 @@ impl RunQueues {
     }
 
     #[cold]
+    fn pop_crowd(&self, group: usize) -> Option<&'static Control> {
+        self.before_crowd[group].set(BEFORE_CROWD);
+        self.pop_list(&self.crowd[group], CROWD + group)
+    }
+
+    #[cold]
     fn pop_preempted(&self, group: usize) -> Option<&'static Control> {
-        let list = &self.preempted[group];
-        let thread = list.pop()?;
-        if list.is_empty() {
-            self.lazy_bits.set(self.lazy_bits.get() & !(1 << (GROUPS + group)));
-        }
+        let thread = self.pop_list(&self.preempted[group], PREEMPTED + group)?;
         self.turns[group].set(self.lazy[group].len());
         self.behind.store(self.behind() - 1, Relaxed);
+        Some(thread)
+    }
+
+    /// The first of `list`, whose bit is `bit`.
+    fn pop_list(&self, list: &List, bit: usize) -> Option<&'static Control> {
+        let thread = list.pop()?;
+        if list.is_empty() {
+            self.lazy_bits.set(self.lazy_bits.get() & !(1 << bit));
+        }
         self.ready.set(self.ready.get() - 1);
         Some(thread)
     }
 
     /// Appends `thread`, which is lazy, and takes the next one out, if that is no choice: all ready
-    /// threads are of its group, and none was preempted. Else nothing happens.
+    /// threads are of its group, none was preempted, and none is of a crowd. Else nothing happens.
     ///
     /// What `push` and `pop` do in a third of the instructions.
     #[inline(always)]
@@ -243,19 +291,26 @@ impl RunQueues {
         self.lazy[group].move_to(entries)
     }
 
-    /// The most urgent ready group that has credit left, a new round when none has; and whether it
-    /// is the turn of one that was preempted.
+    /// The most urgent ready group that has credit left, a new round when none has; and where its
+    /// next thread is.
     #[cold]
     #[inline(never)]
-    fn group_by_weight(&self, bits: u32) -> (usize, bool) {
+    fn group_by_weight(&self, bits: u32) -> (usize, Next) {
         loop {
             for group in 0..GROUPS {
-                let is_in = |bit: usize| bits & 1 << bit != 0;
-                let (has_come, has_preempted) = (is_in(group), is_in(GROUPS + group));
+                let is_in = |bit: usize| bits & 1 << (bit + group) != 0;
+                let (ring, crowd, preempted) = (is_in(0), is_in(CROWD), is_in(PREEMPTED));
                 let credit = self.credit[group].get();
-                if (has_come || has_preempted) && credit > 0 {
+                if (ring || crowd || preempted) && credit > 0 {
                     self.credit[group].set(credit - 1);
-                    return (group, has_preempted && (!has_come || self.is_their_turn(group)));
+                    let next = if preempted && (!(ring || crowd) || self.is_their_turn(group)) {
+                        Next::Preempted
+                    } else if crowd && (!ring || self.is_turn_of_crowd(group)) {
+                        Next::Crowd
+                    } else {
+                        Next::Ring
+                    };
+                    return (group, next);
                 }
             }
             for (credit, weight) in self.credit.iter().zip(WEIGHTS) {
@@ -277,6 +332,13 @@ impl RunQueues {
         is_turn
     }
 
+    /// Whether enough others had their turn before the next one of the crowd in `group`.
+    fn is_turn_of_crowd(&self, group: usize) -> bool {
+        let turns = self.before_crowd[group].get();
+        self.before_crowd[group].set(turns.saturating_sub(1));
+        turns == 0
+    }
+
     /// Puts threads whose priority has changed since they were queued (inheritance) where they
     /// belong. O(ready).
     #[cold]
@@ -286,7 +348,10 @@ impl RunQueues {
                 self.push_fast(thread, thread.priority.load(Relaxed));
             });
         }
-        self.lazy_bits.set(self.groups_come());
+        self.lazy_bits.set(self.lazy_bits.get() & ((1 << GROUPS) - 1));
+        for list in &self.crowd {
+            self.push_again(list.take_all(), Self::push_crowd);
+        }
         self.behind.store(0, Relaxed);
         for list in &self.preempted {
             self.push_again(list.take_all(), Self::push_preempted);

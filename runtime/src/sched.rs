@@ -331,7 +331,7 @@ fn ready_elsewhere(thread: &'static Control) {
 /// on). False: a wake or a completion is on its way.
 pub(crate) fn expire(thread: &'static Control, outcome: Outcome) -> bool {
     let ended = match thread.wait.get() {
-        WaitKind::None => false,
+        WaitKind::None | WaitKind::Crowd => false,
         WaitKind::Queue | WaitKind::Shared | WaitKind::Address => wait::abandon(thread),
         WaitKind::Sleep => true,
         WaitKind::Park => thread::abandon_park(thread),

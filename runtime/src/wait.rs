@@ -122,6 +122,17 @@ impl Batch {
         self.last = thread;
     }
 
+    /// Who is in it, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = &'static Control> {
+        let mut each = self.first;
+        core::iter::from_fn(move || {
+            // SAFETY: null or a slot of the slab; the threads are parked and ours.
+            let thread = unsafe { each.as_ref() }?;
+            each = thread.next.get();
+            Some(thread)
+        })
+    }
+
     /// Wakes them all, in their order; returns how many there were.
     pub fn wake(mut self) -> usize {
         let mut count = 0;

@@ -21,6 +21,7 @@
 
 mod buckets;
 pub(crate) mod node;
+pub(crate) mod nodes;
 
 use core::sync::atomic;
 
@@ -124,7 +125,7 @@ pub fn futex_broadcast(word: *const atomic::AtomicU32) -> Requeued {
 
 /// In a forked child: those who waited are threads of the parent's.
 pub(crate) fn forget_waiters() {
-    node::forget_maker();
+    nodes::forget_maker();
     buckets::forget_waiters();
 }
 

@@ -1,27 +1,15 @@
-//! The wait nodes of the parking lot: for each slot the address that its thread waits for.
+//! The wait node of a slot: the address that its thread waits for, and how.
 //!
-//! A table beside the control blocks, at the same index: these words don't fit into a control
-//! block of two cache lines, and most threads never need them. It comes in chunks that are mapped
-//! when the first thread of a chunk's slots waits, never on the heap: an allocator may wait for an
-//! address itself.
+//! Beside the control block, for these words don't fit into its two cache lines, and most threads
+//! never need them (`nodes.rs`).
 //!
-//! Invariant: a chunk, once there, stays; a node is written and read under the lock of the bucket
-//! that its thread is linked in, or is about to be.
+//! Invariant: a node is written and read under the lock of the bucket that its thread is linked in,
+//! or is about to be.
 
-use core::ptr;
-use core::sync::atomic::AtomicPtr;
-use core::sync::atomic::Ordering::{Acquire, Release};
-
-use crate::control::SLOTS_MAX;
 use crate::model::Cell;
-use crate::raw_lock::RawLock;
-use crate::sys::memory;
-
-/// Nodes that are mapped at once: 128 KiB.
-pub(crate) const CHUNK: usize = 4096;
 
 /// See the file's head. All zero bytes are a node of nobody.
-pub(crate) struct Node {
+pub struct Node {
     /// What the thread waits for.
     pub address: Cell<usize>,
     /// Which wakes it wants; 0 = none (no wait has it).
@@ -30,61 +18,67 @@ pub(crate) struct Node {
     pub what: Cell<u32>,
     /// See `Manner::then`.
     pub then: Cell<usize>,
+    /// The value that its word had when this wait began.
+    expected: Cell<u32>,
+    /// How often the thread had run by then.
+    runs: Cell<u32>,
     /// Waits that have begun here: tells one from the next.
     pub waits: Cell<u32>,
-    /// Whether this one ends by itself.
+    /// The wait before was for the same word with the same value, and the thread has waited for
+    /// nothing else in between: it was woken in vain.
+    pub is_vain: Cell<bool>,
+    /// Whether this wait ends by itself.
     pub has_deadline: Cell<bool>,
 }
-
-pub(crate) static CHUNKS: [AtomicPtr<Node>; SLOTS_MAX as usize / CHUNK] =
-    [const { AtomicPtr::new(ptr::null_mut()) }; SLOTS_MAX as usize / CHUNK];
 
 // SAFETY: the invariant of the file's head: a lock orders all accesses.
 unsafe impl Sync for Node {}
 
-/// The node of the thread in `slot`; `None` when there is no memory for it.
-#[inline]
-pub(crate) fn of(slot: u32) -> Option<&'static Node> {
-    let chunk = &CHUNKS[slot as usize / CHUNK];
-    // ORDER: pairs with the Release in `make`.
-    let mut start = chunk.load(Acquire);
-    if start.is_null() {
-        start = make(chunk)?;
+impl Node {
+    /// Of nobody.
+    #[cfg(test)]
+    pub const fn new() -> Self {
+        Node {
+            address: Cell::new(0),
+            bits: Cell::new(0),
+            what: Cell::new(0),
+            then: Cell::new(0),
+            expected: Cell::new(0),
+            runs: Cell::new(0),
+            waits: Cell::new(0),
+            is_vain: Cell::new(false),
+            has_deadline: Cell::new(false),
+        }
     }
-    // SAFETY: a chunk of `CHUNK` nodes that is never unmapped.
-    Some(unsafe { &*start.add(slot as usize % CHUNK) })
-}
 
-/// The node of a thread that is linked in a bucket.
-#[inline]
-pub(crate) fn of_waiter(slot: u32) -> &'static Node {
-    let start = CHUNKS[slot as usize / CHUNK].load(Acquire);
-    debug_assert!(!start.is_null());
-    // SAFETY: the thread asked for its node before it was linked, so the chunk is there.
-    unsafe { &*start.add(slot as usize % CHUNK) }
-}
-
-/// Held while a chunk is made.
-static MAKING: RawLock = RawLock::new();
-
-/// In a forked child: nobody makes a chunk.
-pub(super) fn forget_maker() {
-    MAKING.forget_holder();
-}
-
-/// Maps a chunk.
-#[cold]
-fn make(chunk: &AtomicPtr<Node>) -> Option<*mut Node> {
-    let _one = MAKING.lock();
-    let made = chunk.load(Acquire);
-    if !made.is_null() {
-        return Some(made);
+    /// A wait for `address`, where `expected` was found, begins; the thread has run so often.
+    #[inline]
+    pub fn begin(&self, address: usize, expected: u32, runs: u32) {
+        let is_same = self.address.get() == address && self.expected.get() == expected;
+        self.is_vain.set(is_same && self.runs.get().wrapping_add(1) == runs);
+        self.address.set(address);
+        self.expected.set(expected);
+        self.runs.set(runs);
+        self.waits.set(self.waits.get().wrapping_add(1));
     }
-    let bytes = CHUNK * size_of::<Node>();
-    let start = memory::reserve(bytes).ok()?;
-    // SAFETY: the whole of a reservation, in whole pages.
-    unsafe { memory::commit(start, bytes) }.ok()?;
-    // ORDER: Release, so that who sees the chunk may use it.
-    chunk.store(start.cast(), Release);
-    Some(start.cast())
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wake_was_in_vain_if_the_same_wait_follows_at_once() {
+        let node = Node::new();
+        let begin = |address, expected, runs| {
+            node.begin(address, expected, runs);
+            node.is_vain.get()
+        };
+        assert!(!begin(64, 2, 7), "the first");
+        assert!(begin(64, 2, 8));
+        assert!(!begin(64, 2, 10), "it waited for something else in between");
+        assert!(!begin(64, 3, 11), "its word has changed");
+        assert!(!begin(68, 3, 12), "it is another word");
+        assert_eq!(node.waits.get(), 5);
+    }
 }

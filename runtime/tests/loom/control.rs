@@ -29,6 +29,7 @@ pub enum WaitKind {
     Join,
     Shared,
     Address,
+    Crowd,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,6 +55,7 @@ pub struct Control {
     pub outcome: Cell<Outcome>,
     pub wait: Shared,
     pub cancellable: Cell<bool>,
+    pub switches: core::cell::Cell<u32>,
     pub deadline: core::cell::Cell<u64>,
     pub timer_slot: core::sync::atomic::AtomicU32,
     pub token: AtomicU32,
@@ -87,6 +89,7 @@ impl Shared {
             WaitKind::Join,
             WaitKind::Shared,
             WaitKind::Address,
+            WaitKind::Crowd,
         ];
         kinds[usize::from(self.0.load(Relaxed))]
     }
@@ -130,6 +133,7 @@ impl Control {
             outcome: Cell::new(Outcome::Woken),
             wait: Shared(core::sync::atomic::AtomicU8::new(WaitKind::None as u8)),
             cancellable: Cell::new(false),
+            switches: core::cell::Cell::new(0),
             deadline: core::cell::Cell::new(0),
             timer_slot: core::sync::atomic::AtomicU32::new(NO_TIMER),
             token: AtomicU32::new(TOKEN_EMPTY),

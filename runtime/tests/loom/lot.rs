@@ -3,32 +3,14 @@
 #[path = "../../src/lot/buckets.rs"]
 pub mod buckets;
 
-pub mod node {
+#[path = "../../src/lot/node.rs"]
+pub mod node;
+
+pub mod nodes {
+    use super::node::Node;
     use crate::control::COUNT;
-    use crate::model::Cell;
 
-    pub struct Node {
-        pub address: Cell<usize>,
-        pub bits: Cell<u32>,
-        pub then: Cell<usize>,
-        pub what: Cell<u32>,
-        pub waits: Cell<u32>,
-        pub has_deadline: Cell<bool>,
-    }
-
-    // SAFETY: loom runs its threads on one kernel thread, and watches the cells.
-    unsafe impl Sync for Node {}
-
-    static NODES: [Node; COUNT] = [const {
-        Node {
-            address: Cell::new(0),
-            bits: Cell::new(0),
-            then: Cell::new(0),
-            what: Cell::new(0),
-            waits: Cell::new(0),
-            has_deadline: Cell::new(false),
-        }
-    }; COUNT];
+    static NODES: [Node; COUNT] = [const { Node::new() }; COUNT];
 
     pub fn of(slot: u32) -> Option<&'static Node> {
         NODES.get(slot as usize)

@@ -151,7 +151,7 @@ fn publish(me: &'static Pthread) -> ! {
         // What describes the thread may be given up by now, but its memory is this stack's.
         Ok(_) if me.joined_by.load(SeqCst) == 0 => {}
         Ok(_) => {
-            raw::futex_wake(&me.state, u32::MAX, raw::ANY);
+            raw::futex_wake(&me.state, 1, raw::ANY);
         }
         Err(state) => {
             debug_assert_eq!(state, DETACHED);
