@@ -6,11 +6,14 @@
 //! the caller ready.
 //!
 //! The pool grows while jobs wait and nobody is idle; who is idle for [`IDLE`] ends. The list of
-//! jobs is bounded by the number of threads: each waits for its own job.
+//! jobs is bounded by the number of threads: each waits for its own job. But for those that their
+//! callers may leave (`leavable.rs`), which belong to the pool, too.
 //!
 //! Jobs that end by themselves share [`THREADS_MAX`] kernel threads. Those that may wait for what
 //! another thread does ([`open_ended`], [`interruptible`]) get as many as the kernel gives: the
 //! thread that they wait for may need one, too.
+
+mod leavable;
 
 use core::hint;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
@@ -24,6 +27,8 @@ use crate::control::{Control, Outcome, WaitKind};
 use crate::deadlock::HELPERS_IDLE;
 use crate::sys::{clock, signals, task};
 use crate::{full, io, lot, sched, wait};
+
+pub use leavable::leavable;
 
 /// Most kernel threads of the pool beside those for open-ended jobs. More jobs wait for a thread.
 const THREADS_MAX: u32 = 512;
@@ -343,7 +348,7 @@ impl Pool {
             while let Some(job) = state.jobs.pop_front() {
                 state.settle();
                 drop(state);
-                // SAFETY: whoever queued it waits for this call.
+                // SAFETY: whoever queued it waits for this call, or leaves the job to it.
                 unsafe { (job.run)(job.job) };
                 state = self.lock();
                 state.open_ended -= u32::from(job.is_open_ended);

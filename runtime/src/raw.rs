@@ -332,7 +332,7 @@ pub fn leave_worker_after_fork() {
 /// need, too.
 pub use crate::full::{Pin, answering, is_pinned, jumped, pin};
 
-pub use crate::blocking::{interruptible as blocking_interruptible, open_ended};
+pub use crate::blocking::{interruptible as blocking_interruptible, leavable, open_ended};
 pub use crate::fork::{embed as embed_fork, in_child as forked_child};
 pub use crate::later::when_unpinned;
 

@@ -2,14 +2,15 @@
 //! kernel thread of the blocking pool, with the caller's arguments.
 //!
 //! A disk, and the look-up of a name, go on when a signal or a cancellation comes, which is acted
-//! on when they are done. What a thread has set in its `_res` is not that kernel thread's.
+//! on when they are done; but `getaddrinfo` (`names.rs`) is left. What a thread has set in its
+//! `_res` is not that kernel thread's.
 //!
 //! # Safety
 //! For all exported functions of this file: as the C library's functions of the same name.
 
 use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 
-use libc::{addrinfo, hostent, off_t, sockaddr, socklen_t, ssize_t};
+use libc::{hostent, off_t, sockaddr, socklen_t, ssize_t};
 
 use heddle::raw;
 
@@ -63,9 +64,6 @@ made_elsewhere! {
         => (fd: c_int, offset: off_t, length: off_t, flags: c_uint) -> c_int;
     msync: heddle_user_msync
         => (start: *mut c_void, length: usize, flags: c_int) -> c_int;
-    getaddrinfo: heddle_user_getaddrinfo
-        => (node: *const c_char, service: *const c_char, hints: *const addrinfo,
-            result: *mut *mut addrinfo) -> c_int;
     getnameinfo: heddle_user_getnameinfo
         => (address: *const sockaddr, length: socklen_t, host: *mut c_char, host_room: socklen_t,
             service: *mut c_char, service_room: socklen_t, flags: c_int) -> c_int;

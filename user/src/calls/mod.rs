@@ -30,6 +30,7 @@ mod elsewhere;
 mod file;
 mod lock;
 pub mod mask;
+mod names;
 mod poll;
 mod process;
 mod select;

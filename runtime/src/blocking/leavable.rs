@@ -1,0 +1,108 @@
+//! Jobs of the pool that their caller may leave: look-ups of names, which take as long as a server
+//! somewhere else likes.
+//!
+//! Protocol: the job is on the heap and borrows nothing. The pool's thread says that the result is
+//! there, the caller that it has left, both in `state`; whoever is second frees the job.
+//!
+//! Invariant: who has swapped `state` first does not touch the job again, but for the caller, which
+//! takes the result.
+
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use super::{JobPointer, POOL, blocking};
+use crate::{full, lot};
+
+const RUNNING: u32 = 0;
+const DONE: u32 = 1;
+const LEFT: u32 = 2;
+
+struct Job<F, T> {
+    closure: Option<F>,
+    result: Option<std::thread::Result<T>>,
+    state: AtomicU32,
+}
+
+/// The caller's part of a job; it leaves when this goes, at the end of its thread perhaps.
+struct Mine<F, T>(*mut Job<F, T>);
+
+impl<F, T> Mine<F, T> {
+    fn state(&self) -> &AtomicU32 {
+        // SAFETY: by the protocol the job is alive; this field is atomic.
+        unsafe { &(*self.0).state }
+    }
+}
+
+impl<F, T> Drop for Mine<F, T> {
+    fn drop(&mut self) {
+        // ORDER: AcqRel pairs with that in `run`: who is second sees all of the first.
+        if self.state().swap(LEFT, AcqRel) == DONE {
+            // SAFETY: the pool has swapped before, so it does not touch the job again.
+            drop(unsafe { Box::from_raw(self.0) });
+        }
+    }
+}
+
+/// As [`blocking`], but when the caller, a full thread, is called or cancelled meanwhile it asks
+/// whether it `is_to_leave`: then it goes on at once, with `None`, and what `f` returns is dropped
+/// on the pool. `is_to_leave` answers the call of the thread, and may end it.
+pub fn leavable<F, T>(f: F, mut is_to_leave: impl FnMut() -> bool) -> Option<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    if full::me().is_none() {
+        return Some(blocking(f));
+    }
+    let job = Job { closure: Some(f), result: None, state: AtomicU32::new(RUNNING) };
+    let mine = Mine(Box::into_raw(Box::new(job)));
+    let pin = full::pin();
+    let pointer = JobPointer { job: mine.0.cast(), run: run::<F, T>, is_open_ended: false };
+    let is_queued = POOL.queue(pointer);
+    drop(pin);
+    if !is_queued {
+        // SAFETY: nobody else has it. Better a worker that blocks than a call that fails.
+        unsafe { run::<F, T>(mine.0.cast()) };
+    }
+    let manner = lot::Manner { is_cancellable: true, ..lot::Manner::PLAIN };
+    // ORDER: Acquire pairs with AcqRel in `run`.
+    while mine.state().load(Acquire) == RUNNING {
+        // SAFETY: the word lives until the caller has left.
+        let ended = unsafe { lot::futex_wait(mine.state(), RUNNING, lot::Moment::Never, manner) };
+        if ended == lot::Ended::Cancelled && is_to_leave() {
+            return None;
+        }
+    }
+    // SAFETY: the pool is done with it, and the caller has it alone.
+    match unsafe { (*mine.0).result.take() } {
+        Some(Ok(value)) => Some(value),
+        Some(Err(payload)) => resume_unwind(payload),
+        None => unreachable!("a job ended without a result"),
+    }
+}
+
+/// Runs a job, and wakes its caller if that has not left.
+///
+/// # Safety
+/// 1. `job` points to a `Job<F, T>` that nobody has run.
+unsafe fn run<F, T>(job: *mut ())
+where
+    F: FnOnce() -> T,
+{
+    let job = job.cast::<Job<F, T>>();
+    // SAFETY: by 1 and the protocol it is alive; the caller touches `state` alone.
+    let state = unsafe {
+        (*job).result =
+            (*job).closure.take().map(|closure| catch_unwind(AssertUnwindSafe(closure)));
+        &raw const (*job).state
+    };
+    // ORDER: AcqRel publishes the result; who is second sees all of the first.
+    // SAFETY: as above.
+    if unsafe { &*state }.swap(DONE, AcqRel) == LEFT {
+        // SAFETY: the caller has swapped before, so it does not touch the job again.
+        drop(unsafe { Box::from_raw(job) });
+    } else {
+        lot::futex_wake(state, 1, lot::ANY);
+    }
+}
