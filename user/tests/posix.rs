@@ -66,7 +66,7 @@ impl Way {
     /// Whether every program is run so, each time.
     fn takes_all(&self) -> bool {
         let is_quick = self.how != How::Command && self.library.is_none();
-        is_quick || std::env::var(nightly::ASKED).is_ok_and(|text| text == nightly::WAYS)
+        is_quick || std::env::var(common::drawn::ASKED).is_ok_and(|text| text == nightly::WAYS)
     }
 
     fn native(&self) -> Way {

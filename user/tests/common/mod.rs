@@ -5,6 +5,8 @@
 
 #![allow(dead_code)]
 
+pub mod drawn;
+
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -56,6 +58,7 @@ pub fn can_run(programs: &[&str]) -> bool {
 pub fn run(arguments: &[&str]) -> Command {
     let mut command = Command::new(heddle());
     command.args(["run", "--threads", "user", "--"]).args(arguments).process_group(0);
+    command.envs(drawn::said());
     command
 }
 

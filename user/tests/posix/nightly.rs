@@ -1,5 +1,4 @@
-//! The programs many times over, each time otherwise: one to four workers, either way of waiting
-//! for the world outside, short and long slices, with and without others that want the processors.
+//! The programs many times over, each time otherwise (`common/drawn.rs`).
 //!
 //! `HEDDLE_NIGHTLY=programs` runs each of them [`TIMES`] times, `HEDDLE_NIGHTLY=N` N times.
 //! `HEDDLE_NIGHTLY=wakes` runs the stress of all waits (`wakes.c`) for [`WAKES`] in each way,
@@ -14,21 +13,17 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
+use super::common::drawn::{ASKED, HOGS, TIMES, environment, hog, number, seed};
 use super::programs::{Outcome, in_parallel, run_limited};
 use super::{CHECK_MS, Program, Suite, Way, loaded_ways};
 
-/// The variable that says what is asked for.
-pub const ASKED: &str = "HEDDLE_NIGHTLY";
 /// Its value for every program in every way, once: not this file's.
 pub const WAYS: &str = "ways";
-const TIMES: u64 = 50;
 const WAKES: Duration = Duration::from_secs(3600);
 /// Of a program that is done in a second when nobody is beside it.
 const LIMIT: Duration = Duration::from_secs(240);
-/// At most so many want the processors beside the programs.
-const HOGS: u64 = 4;
 
 /// What is asked for.
 pub enum Asked {
@@ -65,45 +60,6 @@ pub fn run(suite: &Suite, programs: &[Program], asked: Asked) -> bool {
         Asked::Programs(times) => many_times(suite, programs, times),
         Asked::Wakes(time) => wakes(suite, programs, time),
         Asked::Long(part) => long(suite, programs, part),
-    }
-}
-
-/// splitmix64: the number at a place of a seed's sequence.
-fn number(seed: u64, place: u64) -> u64 {
-    let mut z = seed.wrapping_add(place.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-    z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ z >> 31
-}
-
-fn seed() -> u64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let given = std::env::var("HEDDLE_SEED").ok().and_then(|text| text.parse().ok());
-    given.unwrap_or(now.as_secs())
-}
-
-/// What the environment of a run says.
-fn environment(choice: u64) -> Vec<(&'static str, String)> {
-    let mut said = vec![("HEDDLE_WORKERS", (1 + choice % 4).to_string())];
-    if choice >> 8 & 3 == 0 {
-        said.push(("HEDDLE_IO", "epoll".to_owned()));
-    }
-    if choice >> 16 & 3 != 0 {
-        said.push(("HEDDLE_SLICE", (1 + (choice >> 24) % 8).to_string()));
-    }
-    said
-}
-
-/// Takes processors, as many as the seed says, others every half second, until `is_over`.
-fn hog(seed: u64, index: u64, is_over: &AtomicBool) {
-    let start = Instant::now();
-    while !is_over.load(Relaxed) {
-        let turn = start.elapsed().as_millis() as u64 / 500;
-        if number(seed, turn) % (HOGS + 1) > index {
-            (0..10_000).for_each(|_| std::hint::spin_loop());
-        } else {
-            std::thread::sleep(Duration::from_millis(20));
-        }
     }
 }
 

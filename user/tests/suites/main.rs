@@ -1,7 +1,8 @@
 //! Programs' own tests and real work, natively and by `heddle run --threads user`: what comes out
 //! is the same.
 //!
-//! `HEDDLE_NIGHTLY=1` (`cargo xtask ci nightly`) runs the long ones too.
+//! `HEDDLE_NIGHTLY=1` runs the long ones too, `HEDDLE_NIGHTLY=programs` (`cargo xtask ci nightly`)
+//! each of them many times, see `common/drawn.rs`.
 //!
 //! Invariant: a program that is not installed is skipped with its name; every program has a time
 //! limit, and none outlives the run.
@@ -19,5 +20,5 @@ mod servers;
 
 /// Whether the long ones are asked for.
 fn is_nightly() -> bool {
-    std::env::var_os("HEDDLE_NIGHTLY").is_some_and(|value| value != "0")
+    common::drawn::times().is_some()
 }

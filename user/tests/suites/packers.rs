@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::Command;
 
+use crate::common::drawn::many;
 use crate::common::{can_run, folder, output, run, text};
 
 /// Numbers that do not compress to nothing, and are enough for several blocks.
@@ -27,14 +28,15 @@ fn same(words: &[&str]) {
     plain.args(&words[1..]).current_dir(&folder);
     let plain = output(plain);
     assert!(plain.status.success() && !plain.stdout.is_empty(), "{}", text(&plain.stderr));
-    for _ in 0..3 {
+    let once = || {
         let mut command = run(words);
         command.current_dir(&folder);
         let user = output(command);
         let said = text(&user.stderr);
         assert!(user.status.success() && !said.contains("kernel threads"), "{said}");
         assert!(plain.stdout == user.stdout, "{words:?} makes other bytes: {said}");
-    }
+    };
+    many(words[0], || (0..3).for_each(|_| once()));
     fs::remove_dir_all(folder).expect("ours");
 }
 

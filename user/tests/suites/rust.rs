@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use crate::common::drawn::{many, said};
 use crate::common::{can_run, folder, output, run, text};
 
 /// With one worker and with several, with short slices, on both ways to wait for the world outside.
@@ -28,13 +29,17 @@ fn std_of_rust_holds() {
     assert!(built.status.success(), "{}", text(&built.stderr));
     let plain = output(Command::new(&program));
     assert_eq!(text(&plain.stdout), "done\n", "{}", text(&plain.stderr));
-    for way in WAYS {
+    let in_way = |way: &[(&str, &str)]| {
         let mut command = run(&[program.to_str().expect("a name")]);
         command.envs(way.iter().copied());
         let user = output(command);
         let said = text(&user.stderr);
         assert!(user.status.success() && text(&user.stdout) == "done\n", "{way:?}: {said}");
         assert!(!said.contains("kernel threads"), "{way:?}: {said}");
-    }
+    };
+    many("rust", || {
+        let ways = if said().is_empty() { WAYS } else { &WAYS[..1] };
+        ways.iter().for_each(|way| in_way(way));
+    });
     fs::remove_dir_all(folder).expect("ours");
 }

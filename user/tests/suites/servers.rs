@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
 
+use crate::common::drawn::many;
 use crate::common::{TIME_LIMIT, ask, can_run, folder, free_port, output, serve, text};
 
 const FILES: usize = 20;
@@ -57,24 +58,29 @@ fn nginx_serves_files_from_its_thread_pool() {
     for file in 0..FILES {
         fs::write(folder.join("root").join(file.to_string()), content(file)).expect("a file");
     }
-    let port = free_port();
     let conf = folder.join("nginx.conf");
-    fs::write(&conf, nginx_conf(place, port)).expect("a configuration");
-    let server = serve(&["nginx", "-p", place, "-c", conf.to_str().expect("a name")], port);
-    std::thread::scope(|scope| {
-        for client in 0..8 {
-            scope.spawn(move || ask_nginx(port, client));
-        }
+    many("nginx", || {
+        let port = free_port();
+        fs::write(&conf, nginx_conf(place, port)).expect("a configuration");
+        let server = serve(&["nginx", "-p", place, "-c", conf.to_str().expect("a name")], port);
+        std::thread::scope(|scope| {
+            for client in 0..8 {
+                scope.spawn(move || ask_nginx(port, client));
+            }
+        });
+        drop(server);
     });
-    drop(server);
     fs::remove_dir_all(folder).expect("ours");
 }
 
 #[test]
 fn redis_counts_what_its_benchmark_sends() {
-    if !can_run(&["redis-server", "redis-benchmark"]) {
-        return;
+    if can_run(&["redis-server", "redis-benchmark"]) {
+        many("redis", redis_counts);
     }
+}
+
+fn redis_counts() {
     let (port, folder) = (free_port().to_string(), folder("redis-benchmark"));
     let place = folder.to_str().expect("a name");
     let words = ["redis-server", "--port", &port, "--bind", "127.0.0.1", "--save", "", "--dir"];

@@ -164,8 +164,8 @@ fn nightly(planner: &mut Planner) {
     let call = |planner: &Planner, test: &str, asked: &str| {
         planner.test(&format!("-p heddle-user --test {test}")).env("HEDDLE_NIGHTLY", asked)
     };
-    let suites = call(planner, "suites", asked("1", "0"));
-    planner.add("user-suites", "programs' own tests, natively and on heddle", 240, vec![suites]);
+    let suites = call(planner, "suites", asked("programs", "0"));
+    planner.add("user-suites", "programs' own tests, each 50 times otherwise", 900, vec![suites]);
     let many = call(planner, "posix", asked("programs", "2"));
     planner.add("user-programs", "conformance programs, each 50 times otherwise", 240, vec![many]);
     let long = call(planner, "posix", asked("long", "long:20"));
