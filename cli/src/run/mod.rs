@@ -155,6 +155,8 @@ What differs with --threads user:
   ends; where that end does not come to heddle (a signal), what was not measured by then is not,
   and the CPU time of those that live then is not in the report. The CPU time of a thread is what
   it had its worker for; where it had it for longer than 0.05 ms, what the kernel says.
+  The kernel shares processors out among kernel threads: beside other programs that compute, one
+  whose threads are on two workers gets the share of two, however many they are.
   While short threads come fast, a new one may start up to 0.1 ms late, as workers that have
   nothing to do look by themselves instead of being woken. A child that the program forks goes on
   with the C library's threads. Where each worker has a thread in a call of the C
