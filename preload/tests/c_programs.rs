@@ -137,6 +137,11 @@ fn a_forked_child_has_its_own_table() {
 }
 
 #[test]
+fn threads_are_made_while_another_has_the_loaders_lock() {
+    checks_itself("iterated", &[]);
+}
+
+#[test]
 fn the_environment_is_the_programs_own_and_children_are_followed() {
     for target in targets() {
         // musl's loader knows no $LIB: what such a program starts is followed if it is musl's.
