@@ -88,12 +88,19 @@ pub(crate) fn missing() -> Option<&'static str> {
     arch::on_valgrind().then_some("valgrind follows no thread out of a signal handler")
 }
 
+/// Looks where the C library's texts are, before there are full threads. To look takes a lock of
+/// the loader's, and who makes the first of them may have that, and wait for it: a worker would not
+/// come to run it.
+pub(crate) fn find_c_library() {
+    C_LIBRARY.get_or_init(|| text::of_c_library().collect());
+}
+
 /// Installs the handler, once; whether there is one.
 pub(crate) fn prepare() -> bool {
     static PREPARED: OnceLock<io::Result<()>> = OnceLock::new();
     let install = || {
-        let texts = C_LIBRARY.get_or_init(|| text::of_c_library().collect());
-        texts.iter().for_each(|&(low, high)| guard_text(low, high));
+        find_c_library();
+        C_LIBRARY.get().into_iter().flatten().for_each(|&(low, high)| guard_text(low, high));
         signals::install_interrupter(SIGNAL, on_signal)
     };
     missing().is_none() && PREPARED.get_or_init(install).is_ok()

@@ -118,6 +118,7 @@ pub(crate) fn library() -> Result<&'static Library, &'static str> {
         if library.is_ok() {
             // The examination made kernel threads, so the C library has its handler now.
             super::identities::prepare();
+            crate::preempt::find_c_library();
         }
         library
     };
