@@ -18,11 +18,11 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32};
-use std::sync::mpsc::{self, Sender};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use heddle::raw;
 use libc::{clockid_t, pid_t, sigevent, siginfo_t, timer_t};
+use rustix::thread::futex::{self, Flags};
 
 use super::sent::Sent;
 use super::{SIGNALS, send_info_to};
@@ -133,20 +133,30 @@ pub fn forget(number: u32) {
 static ARE_SOME: AtomicBool = AtomicBool::new(false);
 
 /// Starts the bearer; its number, or `None` where that was refused.
+///
+/// Not by a channel of std's: who waits for one registers a destructor, for which the C library
+/// takes the loader's lock, and a constructor may wait for the caller with that.
 fn bearer() -> Option<pid_t> {
-    static TID: OnceLock<Option<pid_t>> = OnceLock::new();
-    *TID.get_or_init(|| {
-        let (tell, told) = mpsc::channel();
-        let body = move || bear(&tell);
-        let start = || raw::start_kernel_thread("heddle-timers", STACK_BYTES, body);
-        mask::with_all_blocked(start).ok()?;
-        told.recv().ok()
-    })
+    static STARTED: OnceLock<bool> = OnceLock::new();
+    let start = || raw::start_kernel_thread("heddle-timers", STACK_BYTES, bear);
+    if !STARTED.get_or_init(|| mask::with_all_blocked(start).is_ok()) {
+        return None;
+    }
+    loop {
+        match BEARER.load(Relaxed) {
+            0 => _ = futex::wait(&BEARER, Flags::PRIVATE, 0, None),
+            tid => return Some(tid as pid_t),
+        }
+    }
 }
 
-fn bear(tell: &Sender<pid_t>) {
+/// The bearer's number; 0 = it has not begun.
+static BEARER: AtomicU32 = AtomicU32::new(0);
+
+fn bear() {
     mask::block_all();
-    let _ = tell.send(rustix::thread::gettid().as_raw_nonzero().get());
+    BEARER.store(rustix::thread::gettid().as_raw_nonzero().get() as u32, Relaxed);
+    let _ = futex::wake(&BEARER, Flags::PRIVATE, u32::MAX);
     loop {
         if let Some(info) = signals::wait(super::bit(BORNE)) {
             pass_on(&info);
