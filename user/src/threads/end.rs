@@ -116,11 +116,20 @@ extern "C" fn swallowed(_reason: c_int, _exception: *mut UnwindException) {
 pub fn end(me: &'static Pthread) -> ! {
     if fork::is_child_of(me) {
         raw::destroy_values();
+        tell_end(me);
         end_process();
     }
     close(me);
     raw::destroy_values();
     publish(me)
+}
+
+/// The calling thread, a child's main one, has run its destructors.
+fn tell_end(me: &Pthread) {
+    // ORDER: as in `publish`. Detached: nobody joins it.
+    if me.state.compare_exchange(JOINABLE, ENDED, SeqCst, Relaxed).is_ok() {
+        raw::futex_wake(&me.state, u32::MAX, raw::ANY);
+    }
 }
 
 /// Ends the calling full thread as the kernel's exit(2) does: no destructor is run.

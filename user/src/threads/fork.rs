@@ -15,7 +15,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
 use std::sync::{Mutex, PoisonError};
 
-use super::{LIVE, LIVE_KERNEL, Pthread, own, this};
+use super::{LIVE, LIVE_KERNEL, Pthread, kernel, own, this};
 use crate::account::tripwire;
 use crate::sync::stand_in;
 use crate::threads::signals::actions;
@@ -53,6 +53,11 @@ extern "C" fn in_child() {
     }
     LIVE.store(0, Relaxed);
     LIVE_KERNEL.store(0, Relaxed);
+    kernel::in_child();
+    if let Some(me) = this() {
+        // Who joins it in the parent does not here.
+        me.joined_by.store(0, Relaxed);
+    }
     // Not in a child's child: its parent was a kernel thread.
     if let Some(me) = this().filter(|_| own::is_running()) {
         // SAFETY: the child has this one thread, and it does not hold it.

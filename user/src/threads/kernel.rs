@@ -35,7 +35,7 @@ static COUNTED: AtomicU32 = AtomicU32::new(NONE);
 /// `PTHREAD_DESTRUCTOR_ITERATIONS`: so often destructors are run as long as there are values.
 const ROUNDS: usize = 4;
 
-/// The main thread, of this process or of that which it was forked from.
+/// The main thread: in a child the one that has forked it.
 static MAIN: AtomicUsize = AtomicUsize::new(0);
 /// What it has passed to `pthread_exit`; before that `PTHREAD_CANCELED`.
 static MAIN_RESULT: AtomicPtr<c_void> = AtomicPtr::new(ptr::without_provenance_mut(usize::MAX));
@@ -49,8 +49,21 @@ extern "C" fn at_load() {
     make_key(&KEY, at_end);
     make_key(&COUNTED, at_end_of_counted);
     raw::arrange_end(arrange);
+    begin_main();
+}
+
+/// The caller is the main thread.
+fn begin_main() {
     // SAFETY: any thread may ask who it is.
     MAIN.store(unsafe { libc::pthread_self() } as usize, Relaxed);
+}
+
+/// The caller is the one thread of a child, and its main thread. It may have been another in the
+/// parent, and that one may have come to its end.
+pub fn in_child() {
+    begin_main();
+    MAIN_RESULT.store(ptr::without_provenance_mut(usize::MAX), Relaxed);
+    own::end().store(0, Relaxed);
 }
 
 /// Whether `thread` is the main thread, whose kernel thread does not end before the process.
@@ -154,8 +167,13 @@ unsafe extern "C-unwind" fn begin(call: *mut c_void) -> *mut c_void {
         // Nobody can see its end: it does not hold the process.
         count_out_kernel();
     }
+    let generation = fork::generation();
     // SAFETY: as the caller of `pthread_create` promises.
-    unsafe { start(argument) }
+    let result = unsafe { start(argument) };
+    if fork::generation() != generation {
+        exit_main(result);
+    }
+    result
 }
 
 /// The program is about to make its first thread: sees to it that the main thread, should it be
@@ -166,8 +184,8 @@ pub fn keep_main() {
     }
 }
 
-/// The main thread calls `pthread_exit`: as [`keep_main`], for processes that have made no thread.
-/// Who joins it gets `result`.
+/// The main thread calls `pthread_exit`, or in a child returns from its start function: as
+/// [`keep_main`], for processes that have made no thread. Who joins it gets `result`.
 pub fn exit_main(result: *mut c_void) {
     if is_main_of_process() {
         MAIN_RESULT.store(result, Relaxed);

@@ -224,6 +224,11 @@ impl Pthread {
 /// # Safety
 /// 1. The caller is the one whom invariant 2 names.
 unsafe fn free(thread: *const Pthread) {
+    // A child's main thread is on its stack until the process ends.
+    // SAFETY: by 1.
+    if fork::is_child_of(unsafe { &*thread }) {
+        return;
+    }
     let thread = thread.cast_mut();
     // SAFETY: by 1 this is the only time. It lies beside the thread's stack, which stays for as
     // long as the handle does.

@@ -28,7 +28,7 @@
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use core::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize};
+use core::sync::atomic::{AtomicI32, AtomicU64};
 use std::sync::Once;
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ use crate::calls::mask;
 use crate::errno;
 use crate::sys::identity::process_of;
 use crate::sys::signals;
-use crate::threads::{Pthread, registry, this};
+use crate::threads::{Pthread, kernel, registry, this};
 
 /// What a kernel thread of the program gets before a full thread does.
 const FIRST_LOOK: Duration = Duration::from_millis(1);
@@ -74,21 +74,10 @@ static HELD: AtomicU64 = AtomicU64::new(0);
 static OF_MAIN: AtomicU64 = AtomicU64::new(0);
 /// What was watched once, and is not because the main thread lets it through.
 static FORGOTTEN: AtomicU64 = AtomicU64::new(0);
-/// The main thread's `pthread_t`; 0 before the program's code runs.
-static MAIN: AtomicUsize = AtomicUsize::new(0);
 /// The signalfd; negative when there is none.
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
 /// For the watcher.
 static NEWS: News = News::new();
-
-extern "C" fn at_load() {
-    // SAFETY: no arguments; the main thread is the one that loads the library.
-    MAIN.store(unsafe { libc::pthread_self() } as usize, Relaxed);
-}
-
-#[used]
-#[unsafe(link_section = ".init_array")]
-static AT_LOAD: extern "C" fn() = at_load;
 
 /// What is to be watched now.
 ///
@@ -133,7 +122,7 @@ pub fn watch(signals: u64) {
 /// The calling kernel thread has this mask now.
 pub fn masked(blocked: u64) {
     // SAFETY: no arguments.
-    if unsafe { libc::pthread_self() } as usize == MAIN.load(Relaxed) {
+    if kernel::is_main(unsafe { libc::pthread_self() }) {
         // ORDER: SeqCst: before the look at what is watched; pairs with `forget`.
         OF_MAIN.store(blocked, SeqCst);
     }
