@@ -157,6 +157,7 @@ fn what_may_still_be_woken_is_no_deadlock() {
         "child",
         "main child",
         "memory",
+        "hidden memory",
         "shared mutex",
         "main shared mutex",
         "shared semaphore",

@@ -64,19 +64,21 @@ fn stat_of(line: &str) -> Option<Stat> {
 }
 
 /// Whether a child that it has made runs in this process's memory (`clone` with `CLONE_VM`), where
-/// it may wake who waits; or may do so, as the kernel does not tell the caller.
+/// it may wake who waits; or may do so, as the kernel does not tell the caller. Some kernels tell
+/// neither who the children are nor what memory they have.
 pub(crate) fn has_child_in_memory(tid: i32) -> bool {
-    let children = read(tid, "children").unwrap_or_default();
-    children.split_ascii_whitespace().filter_map(|it| it.parse().ok()).any(is_in_memory)
+    read(tid, "children").is_none_or(|children| {
+        children.split_ascii_whitespace().filter_map(|it| it.parse().ok()).any(is_in_memory)
+    })
 }
 
-/// Whether a process runs in this one's memory.
+/// Whether a process runs in this one's memory, or may do so.
 fn is_in_memory(pid: i32) -> bool {
     const KCMP_VM: libc::c_int = 1;
     // SAFETY: numbers.
     let compared = unsafe { libc::syscall(libc::SYS_kcmp, libc::getpid(), pid, KCMP_VM, 0, 0) };
-    let is_refused = || io::Error::last_os_error().raw_os_error() == Some(libc::EPERM);
-    compared == 0 || compared < 0 && is_refused()
+    let is_gone = || io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
+    compared == 0 || compared < 0 && !is_gone()
 }
 
 /// How often it has gone to sleep.
