@@ -353,8 +353,13 @@ impl RunQueues {
             self.push_again(list.take_all(), Self::push_crowd);
         }
         self.behind.store(0, Relaxed);
-        for list in &self.preempted {
+        for (list, turns) in self.preempted.iter().zip(&self.turns) {
+            let left = (!list.is_empty()).then(|| turns.get());
             self.push_again(list.take_all(), Self::push_preempted);
+            // Else who is preempted would wait for ever where priorities are inherited often.
+            if let Some(left) = left {
+                turns.set(left);
+            }
         }
         for priority in 1..self.fast.len() {
             self.fast_bits.set(self.fast_bits.get() & !(1 << priority));
@@ -370,5 +375,34 @@ impl RunQueues {
             self.ready.set(self.ready.get() - 1);
             push(self, thread);
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use core::ptr;
+
+    use super::*;
+
+    #[test]
+    fn who_was_preempted_has_a_turn_however_often_priorities_are_inherited() {
+        let threads: Vec<_> = (0..3).map(|_| crate::thread::spawn(|| ())).collect();
+        while !threads.iter().all(|thread| thread.is_finished()) {
+            std::thread::yield_now();
+        }
+        // Ended ones, which nobody else queues while there are handles.
+        let [first, second, preempted] = [0, 1, 2].map(|index| threads[index].thread().control());
+        let queues = RunQueues::new();
+        queues.push(first);
+        queues.push(second);
+        queues.push_preempted(preempted);
+        queues.grant();
+        let others = (0..10).take_while(|_| {
+            let next = queues.pop().expect("three are ready");
+            queues.push(next);
+            queues.resort();
+            !ptr::eq(next, preempted)
+        });
+        assert_eq!(others.count(), 2);
     }
 }

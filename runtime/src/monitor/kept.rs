@@ -9,7 +9,8 @@
 //! preempted and these have a tick each, in turns.
 //!
 //! Invariants:
-//! 1. Two looks between ticks are [`GAP_NS`] apart.
+//! 1. Two looks between ticks are [`GAP_NS`] apart, unless an event comes in between: that does
+//!    not wait for the next look.
 //! 2. A descriptor that is ready although nobody waits for it is not looked at again before the
 //!    next tick.
 
@@ -25,7 +26,7 @@ use crate::preempt;
 use crate::sys::clock;
 use crate::worker::Worker;
 
-/// Time between two looks, at least.
+/// Time between two looks for those that wait for their time, at least.
 const GAP_NS: u64 = 500_000;
 /// Workers that are looked after between ticks, at most.
 const WORKERS_MAX: usize = 16;
