@@ -10,10 +10,11 @@ use core::mem::MaybeUninit;
 use core::ptr;
 
 use heddle::raw;
-use libc::{pthread_attr_t, pthread_t, sched_param};
+use libc::{pthread_attr_t, pthread_t, sched_param, sigset_t};
 
 use super::schedule::SCHED_HEDDLE;
 use super::{DETACHED, affinity, find};
+use crate::calls::mask;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::OnceLock;
@@ -38,6 +39,7 @@ unsafe extern "C" {
     fn pthread_setattr_default_np(attr: *const pthread_attr_t) -> c_int;
     fn pthread_attr_setguardsize(attr: *mut pthread_attr_t, bytes: usize) -> c_int;
     fn pthread_attr_getdetachstate(attr: *const pthread_attr_t, state: *mut c_int) -> c_int;
+    fn pthread_attr_getsigmask_np(attr: *const pthread_attr_t, mask: *mut sigset_t) -> c_int;
 }
 
 /// See the file's head.
@@ -51,6 +53,8 @@ pub struct Wanted {
     pub heddle_priority: Option<c_int>,
     /// As the program said, `None` where it said nothing.
     pub asked_bytes: Option<usize>,
+    /// The signals that it begins with blocked, where that is not what its maker has.
+    pub blocked: Option<u64>,
     bytes: usize,
     /// None, or a page: what a stack of the runtime's has.
     pub guard_bytes: usize,
@@ -120,8 +124,12 @@ impl Wanted {
         let is_heddle = is_explicit && policy == SCHED_HEDDLE;
         let is_real_time = is_explicit && policy != libc::SCHED_OTHER && !is_heddle;
         let mut param = libc::sched_param { sched_priority: 0 };
-        // SAFETY: by 1; a valid place.
-        unsafe { pthread_attr_getschedparam(attr, &mut param) };
+        let mut blocked = mask::set_of(0);
+        // SAFETY: by 1; valid places.
+        let has_mask = unsafe {
+            pthread_attr_getschedparam(attr, &mut param);
+            pthread_attr_getsigmask_np(attr, &mut blocked) == 0
+        };
         Wanted {
             needs_kernel_thread: is_own_stack
                 || is_real_time
@@ -131,6 +139,7 @@ impl Wanted {
             is_explicit,
             heddle_priority: is_heddle.then_some(param.sched_priority),
             asked_bytes: Some(bytes),
+            blocked: has_mask.then(|| mask::bits(&blocked) & !mask::NEVER),
             bytes,
             guard_bytes: if guard == 0 { 0 } else { PAGE },
         }

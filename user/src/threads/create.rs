@@ -139,10 +139,11 @@ unsafe fn create(
     origin: &Origin,
 ) -> io::Result<()> {
     start_runtime().map_err(io::Error::other)?;
-    let blocked = crate::calls::mask::own();
+    let own = crate::calls::mask::own();
     if super::this().is_none() {
-        process::masked(blocked);
+        process::masked(own);
     }
+    let blocked = wanted.blocked.unwrap_or(own);
     // Starts it, for texts are kept in its table. Kernel threads may do without it.
     if raw::is_native().map_err(io::Error::other)? {
         return Err(io::Error::other("HEDDLE_BACKEND=native asks for them"));
