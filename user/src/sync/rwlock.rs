@@ -87,8 +87,6 @@ pub fn held(lock: usize) -> Result<Held, c_int> {
     })
 }
 
-type Until = Result<Moment, c_int>;
-
 /// # Safety
 /// 1. `lock` points to a read-write lock.
 unsafe fn of<'a>(lock: *mut pthread_rwlock_t) -> &'a RwLock {
@@ -137,7 +135,7 @@ impl RwLock {
         if state & COUNT == READERS_MAX { libc::EAGAIN } else { libc::EBUSY }
     }
 
-    fn read(&self, until: impl FnOnce() -> Until) -> c_int {
+    fn read(&self, until: Moment) -> c_int {
         match self.try_read() {
             libc::EBUSY => self.read_slowly(until),
             result => result,
@@ -145,7 +143,7 @@ impl RwLock {
     }
 
     #[cold]
-    fn read_slowly(&self, until: impl FnOnce() -> Until) -> c_int {
+    fn read_slowly(&self, until: Moment) -> c_int {
         if self.is_mine() {
             return libc::EDEADLK;
         }
@@ -156,10 +154,6 @@ impl RwLock {
                 result => return result,
             }
         }
-        let until = match until() {
-            Ok(until) => until,
-            Err(error) => return error,
-        };
         loop {
             match self.try_read() {
                 libc::EBUSY => {}
@@ -195,12 +189,12 @@ impl RwLock {
         libc::EBUSY
     }
 
-    fn write(&self, until: impl FnOnce() -> Until) -> c_int {
+    fn write(&self, until: Moment) -> c_int {
         if self.try_write() == 0 { 0 } else { self.write_slowly(until) }
     }
 
     #[cold]
-    fn write_slowly(&self, until: impl FnOnce() -> Until) -> c_int {
+    fn write_slowly(&self, until: Moment) -> c_int {
         if self.is_mine() {
             return libc::EDEADLK;
         }
@@ -210,10 +204,7 @@ impl RwLock {
                 return 0;
             }
         }
-        match until() {
-            Ok(until) => self.wait_to_write(until),
-            Err(error) => error,
-        }
+        self.wait_to_write(until)
     }
 
     fn wait_to_write(&self, until: Moment) -> c_int {
@@ -344,7 +335,7 @@ macro_rules! side {
                     proxy::ask_for();
                     return theirs(|| $real_lock(lock));
                 }
-                it.$wait(|| Ok(Moment::Never))
+                it.$wait(Moment::Never)
             }
         }
 
@@ -380,7 +371,11 @@ macro_rules! side {
                     proxy::ask_for();
                     return theirs(|| $real_clock(lock, clock, at));
                 }
-                it.$wait(|| clock::moment(clock, &*at))
+                // As in the C library a moment that is none is refused where the lock is free, too.
+                match clock::moment(clock, &*at) {
+                    Ok(until) => it.$wait(until),
+                    Err(error) => error,
+                }
             }
         }
     };
