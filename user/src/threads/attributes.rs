@@ -97,7 +97,11 @@ impl Wanted {
 
     /// For the runtime's builder.
     pub fn stack_bytes(&self) -> usize {
-        if self.bytes > LARGE_BYTES { self.bytes - extra_bytes() } else { self.bytes + EXTRA_BYTES }
+        if self.bytes <= LARGE_BYTES {
+            return self.bytes + EXTRA_BYTES;
+        }
+        // The C library refuses a stack that the storage does not fit into; here it fits.
+        self.bytes.saturating_sub(extra_bytes()).max(EXTRA_BYTES)
     }
 
     /// # Safety

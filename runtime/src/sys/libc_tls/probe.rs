@@ -192,9 +192,10 @@ struct Probe<'a> {
 
 /// Finds the fields.
 pub(super) fn examine(functions: &Functions) -> Result<Fields, String> {
-    // Sizes that no other field is likely to have.
-    let first = on_thread(functions, PAGE * 67)?;
-    let second = on_thread(functions, PAGE * 71)?;
+    // The library takes the block out of the stack. Sizes that no other field is likely to have.
+    let block = functions.static_bytes().0.next_multiple_of(PAGE);
+    let first = on_thread(functions, block + PAGE * 67)?;
+    let second = on_thread(functions, block + PAGE * 71)?;
     let mut fields = Fields {
         header: agreed(&first.header, &second.header),
         tid: one_of("tid", &first.tid, &second.tid, functions.tid_described)?,
