@@ -62,6 +62,15 @@ exported! {
         made(|| disk::at(offset, || read_one(fd, buffer, length, offset)))
     }
 
+    (heddle_user_eventfd_read) (fd: c_int, value: *mut u64) -> c_int {
+        made(|| read_one(fd, value.cast(), size_of::<u64>(), HERE)).min(0) as c_int
+    }
+
+    (heddle_user_eventfd_write) (fd: c_int, value: u64) -> c_int {
+        let place = (&raw const value).cast();
+        made(|| write_one(fd, place, size_of::<u64>(), HERE)).min(0) as c_int
+    }
+
     (heddle_user_readv) (fd: c_int, first: *const iovec, count: c_int) -> isize {
         made(|| read(fd, Parts { first, count, is_own: false }, HERE, 0))
     }

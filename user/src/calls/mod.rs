@@ -145,10 +145,11 @@ fn flags_of(fd: c_int) -> c_int {
     flags.max(0)
 }
 
-/// Waits until `fd` is ready, or until `deadline` (ns, 0 = never).
+/// Waits until `fd` is ready, or until `deadline` (ns, 0 = never): a socket's own timeout, with which
+/// the kernel restarts no call, whatever the handler asks for.
 fn wait_ready(fd: c_int, interest: Interest, deadline: u64) -> Result<()> {
     turns::waits();
-    wait_ready_unless(fd, interest, deadline, false)
+    wait_ready_unless(fd, interest, deadline, deadline != 0)
 }
 
 /// As [`wait_ready`], for calls that no handler restarts.

@@ -104,10 +104,10 @@ exported! {
     (heddle_user_sleep) (seconds: c_uint) -> c_uint {
         let mut left = timespec { tv_sec: 0, tv_nsec: 0 };
         let time = timespec { tv_sec: seconds.into(), tv_nsec: 0 };
-        // What is left is rounded, as the C library does it.
+        // Whole seconds are told, as the C library does it.
         match errno::kept(|| made_int(|| sleep_telling(&time, &mut left))) {
             0 => 0,
-            _ => left.tv_sec as c_uint + c_uint::from(left.tv_nsec >= 500_000_000),
+            _ => left.tv_sec as c_uint,
         }
     }
 

@@ -56,6 +56,25 @@ pub unsafe fn accept4(
     }
 }
 
+/// A call that the program makes by number; the caller is a full thread. It is none that can be
+/// cancelled: a cancellation ends it only where `is_asynchronous`.
+///
+/// # Safety
+/// 1. As for the system call.
+pub unsafe fn by_number(
+    number: c_long,
+    arguments: [usize; 6],
+    is_asynchronous: bool,
+) -> Result<isize, c_int> {
+    let is_enabled = !is_asynchronous && raw::set_cancellable(false);
+    // SAFETY: by 1.
+    let result = unsafe { call(number, arguments) };
+    if is_enabled {
+        raw::set_cancellable(true);
+    }
+    result
+}
+
 /// Waits for a wake of `word`, by another process too, if it is `expected`; the caller is a full
 /// thread. A cancellation, and a call, ends it. `errno` is kept.
 ///

@@ -3,7 +3,8 @@
 //! Taken are the calls that would tell of the worker instead of the thread, change it, or hold it:
 //! futex on a word of this process, for all threads; what takes or tells a full thread's number;
 //! its CPU time, the yield, its mask, its alternate stack, its end, and what is in `scheduling.rs`
-//! and `kept.rs`, for full threads. All else goes to the kernel.
+//! and `kept.rs`, for full threads. All else goes to the kernel; what may sleep there so that the
+//! signals of a full thread end it.
 //!
 //! # Safety
 //! For the exported function: as the C library's function of the same name.
@@ -11,11 +12,11 @@
 use core::ffi::{c_int, c_long, c_ulong};
 
 use super::futex::{self, Call};
-use super::{cpu_clock, identity, kept, scheduling};
+use super::{cpu_clock, identity, interruptible, kept, scheduling};
 use crate::calls::mask;
 use crate::errno;
-use crate::threads::signals::{self, alternate, process};
-use crate::threads::{end, this};
+use crate::threads::signals::{self, Ran, alternate, process};
+use crate::threads::{cancel, end, this};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn heddle_user_syscall(
@@ -55,10 +56,7 @@ pub unsafe extern "C-unwind" fn heddle_user_syscall(
     };
     match taken {
         Some(Ok(value)) => value,
-        Some(Err(number)) => {
-            errno::set(number);
-            -1
-        }
+        Some(Err(number)) => failed(number),
         None => real(number, [a, b, c, d, e, f]),
     }
 }
@@ -66,6 +64,80 @@ pub unsafe extern "C-unwind" fn heddle_user_syscall(
 fn real(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> c_long {
     // SAFETY: the caller's arguments.
     unsafe { libc::syscall(number, a, b, c, d, e, f) }
+}
+
+/// What becomes of a call in which a handler has run that asks for calls to go on.
+#[derive(Clone, Copy, PartialEq)]
+enum After {
+    GoesOn,
+    Fails,
+}
+
+/// Whether a call may sleep for long, and end when a signal comes. Not those that change the mask
+/// meanwhile: that would be the worker's.
+fn waits(number: c_long) -> Option<After> {
+    match number {
+        libc::SYS_read
+        | libc::SYS_write
+        | libc::SYS_readv
+        | libc::SYS_writev
+        | libc::SYS_recvfrom
+        | libc::SYS_recvmsg
+        | libc::SYS_recvmmsg
+        | libc::SYS_sendto
+        | libc::SYS_sendmsg
+        | libc::SYS_sendmmsg
+        | libc::SYS_accept
+        | libc::SYS_accept4
+        | libc::SYS_connect
+        | libc::SYS_open
+        | libc::SYS_openat
+        | libc::SYS_wait4
+        | libc::SYS_waitid
+        | libc::SYS_flock
+        | libc::SYS_fcntl
+        | libc::SYS_splice
+        | libc::SYS_tee
+        | libc::SYS_mq_timedreceive
+        | libc::SYS_mq_timedsend
+        | libc::SYS_getrandom => Some(After::GoesOn),
+        libc::SYS_poll
+        | libc::SYS_select
+        | libc::SYS_epoll_wait
+        | libc::SYS_nanosleep
+        | libc::SYS_clock_nanosleep
+        | libc::SYS_pause
+        | libc::SYS_msgrcv
+        | libc::SYS_msgsnd
+        | libc::SYS_semop
+        | libc::SYS_semtimedop
+        | libc::SYS_io_getevents => Some(After::Fails),
+        _ => None,
+    }
+}
+
+/// A call of a full thread that may sleep, on its worker.
+fn waiting(number: c_long, arguments: [usize; 6], after: After) -> c_long {
+    loop {
+        // SAFETY: the caller's arguments.
+        match unsafe { interruptible::by_number(number, arguments, cancel::is_asynchronous()) } {
+            Ok(value) => {
+                signals::answer_if_called();
+                return value as c_long;
+            }
+            Err(libc::EINTR) => match errno::kept(signals::called) {
+                Ran::Interrupting => return failed(libc::EINTR),
+                Ran::Restarting if after == After::Fails => return failed(libc::EINTR),
+                Ran::Restarting | Ran::Nothing => {}
+            },
+            Err(number) => return failed(number),
+        }
+    }
+}
+
+fn failed(number: c_int) -> c_long {
+    errno::set(number);
+    -1
 }
 
 /// Calls that take or tell a thread's number.
@@ -92,10 +164,11 @@ fn of_thread(number: c_long, arguments: [usize; 6]) -> c_long {
                 if let Some(result) = answer.or_else(|| kept::answer(number, arguments)) {
                     return result;
                 }
-                return real(
-                    number,
-                    identity::of_processes(number, arguments).unwrap_or(arguments),
-                );
+                let arguments = identity::of_processes(number, arguments).unwrap_or(arguments);
+                return match (waits(number), crate::me()) {
+                    (Some(after), Some(_)) => waiting(number, arguments, after),
+                    _ => real(number, arguments),
+                };
             }
         }
     };

@@ -44,6 +44,12 @@ pub fn check() -> bool {
     crate::me().is_some() && raw::is_cancelled()
 }
 
+/// Whether the calling full thread is to be ended at any time.
+pub fn is_asynchronous() -> bool {
+    // ORDER: the thread's own word.
+    this().is_some_and(|me| me.own.asynchronous.load(SeqCst))
+}
+
 /// Ends the calling full thread, which was cancelled. Nothing with a destructor may live in the
 /// caller.
 #[cold]
