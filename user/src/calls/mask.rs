@@ -222,12 +222,12 @@ exported! {
         }
         let blocked = own();
         // It allocates, and the thread might wait for that and go on on another worker.
-        away(|| ignoring(|| with(blocked, call)))
+        answered(away(|| ignoring(|| with(blocked, call))))
     }
 
     (heddle_user_pclose) (stream: *mut FILE) -> c_int {
         // SAFETY: the caller's stream.
-        away_for_long(|| unsafe { libc::pclose(stream) })
+        answered(away_for_long(|| unsafe { libc::pclose(stream) }))
     }
 
     (heddle_user_system) (command: *const c_char) -> c_int {
@@ -237,7 +237,7 @@ exported! {
             return ignoring(call);
         }
         let blocked = own();
-        away_for_long(|| ignoring(|| with(blocked, call)))
+        answered(away_for_long(|| ignoring(|| with(blocked, call))))
     }
 
     (heddle_user_execve) (
@@ -300,6 +300,12 @@ fn become_program(call: impl FnOnce() -> c_int) -> c_int {
     }
     let blocked = own();
     away(|| ignoring(|| with(blocked, call)))
+}
+
+/// The result of a call that nothing interrupts, after the handlers of what came meanwhile.
+fn answered<T>(result: T) -> T {
+    signals::answer_if_called();
+    result
 }
 
 /// A call that makes a child which becomes another program, with the thread's mask.

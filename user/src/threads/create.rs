@@ -239,5 +239,7 @@ fn call_start(me: &'static Pthread) {
     tripwire::begin(me.tripwire(), base);
     // SAFETY: the caller of `pthread_create` gave both for this thread.
     let result = unsafe { (me.start)(me.argument) };
+    // What was sent to it in a call that nothing interrupts is handled before it ends.
+    signals::answer_if_called();
     me.own.result.set(result);
 }

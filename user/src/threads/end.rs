@@ -174,6 +174,8 @@ fn publish(me: &'static Pthread) -> ! {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn heddle_user_pthread_exit(result: *mut c_void) -> ! {
+    // What was sent to it in a call that nothing interrupts is handled before it ends.
+    signals::answer_if_called();
     if let Some(me) = this() {
         exit(me, result);
     }
