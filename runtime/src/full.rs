@@ -152,10 +152,11 @@ pub fn answering<T>(call: impl FnOnce() -> T) -> T {
 
 /// Has the calling thread answer, in the middle of such a call perhaps, which what it runs then is
 /// not. It may end the thread, or jump ([`jumped`]).
-pub(crate) fn answering_nowhere(answer: fn()) {
+pub(crate) fn answering_nowhere(answer: fn() -> bool) -> bool {
     let before = OWN.with(|own| own.answers.replace(false));
-    answer();
+    let result = answer();
     OWN.with(|own| own.answers.set(before));
+    result
 }
 
 /// The calling thread has left by a jump what it was in the middle of: a call of [`answering`],

@@ -316,8 +316,9 @@ impl Watch {
                 thread.record().add_cpu(ran_ns);
             }
             worker.record.add_cpu(ran_ns);
-            if sched::is_called(thread) {
-                // It could not be interrupted when it was.
+            // It could not be interrupted when it was; or it waits again where that ends a wait.
+            let waits = || stuck && worker.blocked.load(Relaxed) && sched::is_cancelled(thread);
+            if sched::is_called(thread) || waits() {
                 preempt::interrupt(worker);
             }
             let waiting = worker.offered.fast_priority();

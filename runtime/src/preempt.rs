@@ -34,7 +34,9 @@
 //! the call, which has failed with EINTR, and answers by itself. A canceller calls the thread, too;
 //! who takes that call may not look for a cancellation, so both are looked for. A call of a guarded
 //! text in which a thread may sleep for long is made so that the thread answers in its middle
-//! ([`full::answering`]); it is not preempted there.
+//! ([`full::answering`]); it is not preempted there. So it does where the C library itself reads or
+//! writes, as in stdio: natively handlers run there, too. The call fails with EINTR if a handler
+//! wants that, or the thread is cancelled, which ends at its next point of cancellation.
 //!
 //! The signal is SIGURG. Its default is to be ignored, so one that comes when no handler is there,
 //! or not any more, harms nobody; programs that use it expect it without a reason; the C library
@@ -169,10 +171,10 @@ pub(crate) fn make_room(worker: &Worker, priority: u8, group: u8) -> bool {
 }
 
 /// What called threads run.
-static ANSWER: OnceLock<fn()> = OnceLock::new();
+static ANSWER: OnceLock<fn() -> bool> = OnceLock::new();
 
 /// See [`call`].
-pub(crate) fn set_answer(answer: fn()) {
+pub(crate) fn set_answer(answer: fn() -> bool) {
     let _ = ANSWER.set(answer);
 }
 
@@ -237,17 +239,25 @@ fn on_signal(interrupted: &Interrupted) {
             }
         }
         // It may have been called meanwhile. No pin is left here: it may end.
-        if sched::is_called(me)
-            && let Some(answer) = ANSWER.get()
-        {
-            full::answering_nowhere(*answer);
-            if me.kind.get() == Kind::Kernel {
-                // A child that it has forked: it is a kernel thread, with its own mask.
-                interrupted.keep_what_is();
-            }
+        answer(me, interrupted);
+    } else if let Some((me, end)) = transfers(interrupted) {
+        signals::unblock(SIGNAL);
+        if answer(me, interrupted) || sched::is_cancelled(me) {
+            interrupted.fail_call(end);
         }
     }
     signals::set_errno(errno);
+}
+
+/// Runs what the calling thread `me` is called for, if it is. True: a call that it is in fails.
+fn answer(me: &Control, interrupted: &Interrupted) -> bool {
+    let Some(answer) = ANSWER.get().filter(|_| sched::is_called(me)) else { return false };
+    let ends = full::answering_nowhere(*answer);
+    if me.kind.get() == Kind::Kernel {
+        // A child that it has forked: it is a kernel thread, with its own mask.
+        interrupted.keep_what_is();
+    }
+    ends
 }
 
 fn yield_here(me: &'static Control, leave: fn(&'static Worker, &'static Control)) {
@@ -273,18 +283,33 @@ pub(crate) fn leave_here() -> bool {
 /// The thread that was interrupted, if it may be left there; see the file's head. True: it was
 /// asked for a turn (`turns.rs`).
 fn may_leave(interrupted: &Interrupted) -> Option<(&'static Control, bool)> {
-    let me = full::me()?;
-    let stack = me.stack.get() as usize;
-    let on_own_stack = (stack..stack + me.stack_bytes()).contains(&interrupted.sp());
-    let may = !full::is_pinned() && me.wait.get() == WaitKind::None && on_own_stack;
-    if !may || interrupted.blocks_faults() {
-        return None;
-    }
+    let me = outside_of_text(interrupted)?;
     let is_turn = is_turn();
     let is_free = !is_guarded(interrupted.ip())
         || sched::is_called(me) && full::answers()
         || is_turn && waits_in_c_library(interrupted);
     is_free.then_some((me, is_turn))
+}
+
+/// The thread that was interrupted, if nothing but the text that it is in may keep it there.
+fn outside_of_text(interrupted: &Interrupted) -> Option<&'static Control> {
+    let me = full::me()?;
+    let stack = me.stack.get() as usize;
+    let on_own_stack = (stack..stack + me.stack_bytes()).contains(&interrupted.sp());
+    let may = !full::is_pinned() && me.wait.get() == WaitKind::None && on_own_stack;
+    (may && !interrupted.blocks_faults()).then_some(me)
+}
+
+/// The thread that was interrupted, if it is called or cancelled and the C library reads or writes
+/// for it, as in stdio; and the end of that call. It holds none of what is guarded there.
+fn transfers(interrupted: &Interrupted) -> Option<(&'static Control, usize)> {
+    let me = outside_of_text(interrupted).filter(|me| sched::is_cancellable(me))?;
+    if !is_in_c_library(interrupted) {
+        return None;
+    }
+    // SAFETY: the library's texts are mapped, and stay so.
+    let end = unsafe { interrupted.end_of_transfer() };
+    (end != 0).then_some((me, end))
 }
 
 /// Whether the caller's worker was asked to leave its thread for a turn (`turns.rs`).
@@ -294,10 +319,13 @@ fn is_turn() -> bool {
 
 /// Whether the thread waits in the C library for a lock of its own, or the like.
 fn waits_in_c_library(interrupted: &Interrupted) -> bool {
-    let contains = |&(low, high): &(usize, usize)| (low..high).contains(&interrupted.ip());
     // SAFETY: the library's texts are mapped, and stay so.
-    let waits = || unsafe { interrupted.waits_for_futex() };
-    C_LIBRARY.get().is_some_and(|texts| texts.iter().any(contains)) && waits()
+    is_in_c_library(interrupted) && unsafe { interrupted.waits_for_futex() }
+}
+
+fn is_in_c_library(interrupted: &Interrupted) -> bool {
+    let contains = |&(low, high): &(usize, usize)| (low..high).contains(&interrupted.ip());
+    C_LIBRARY.get().is_some_and(|texts| texts.iter().any(contains))
 }
 
 #[cfg(test)]

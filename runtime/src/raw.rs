@@ -270,8 +270,9 @@ pub fn call_again() {
 
 pub use crate::preempt::{CALLED, called_word, end_calls_in};
 
-/// What a called thread runs. It may end its thread. Once, before the first [`call`].
-pub fn on_call(answer: fn()) {
+/// What a called thread runs; true: a system call that it is in the middle of fails with EINTR. It
+/// may end its thread. Once, before the first [`call`].
+pub fn on_call(answer: fn() -> bool) {
     crate::preempt::set_answer(answer);
 }
 

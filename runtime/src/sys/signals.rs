@@ -132,24 +132,56 @@ impl Interrupted {
     /// # Safety
     /// 1. The next instruction is in a text that can be read.
     pub unsafe fn waits_for_futex(&self) -> bool {
+        // SAFETY: by 1.
+        let Some((number, operation)) = (unsafe { self.next_call() }) else { return false };
+        let operation = operation as i32 & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME);
+        let waits = [libc::FUTEX_WAIT, libc::FUTEX_WAIT_BITSET].contains(&operation);
+        number == libc::SYS_futex && waits
+    }
+
+    /// As [`Interrupted::waits_for_futex`], but only in a call that reads or writes, not about to
+    /// make it: its end, else 0. Only x86-64 tells.
+    ///
+    /// # Safety
+    /// 1. As there.
+    pub unsafe fn end_of_transfer(&self) -> usize {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let transfers = [libc::SYS_read, libc::SYS_write, libc::SYS_readv, libc::SYS_writev];
+            // SAFETY: what `of` was given; the handler has not returned yet.
+            let machine = unsafe { &(*self.context.cast::<libc::ucontext_t>()).uc_mcontext };
+            // SAFETY: by 1.
+            let is_next = unsafe { self.next_call() }.is_some_and(|it| transfers.contains(&it.0));
+            // The instruction, of two bytes, leaves the address of the next one in rcx.
+            let end = self.ip + 2;
+            if is_next && machine.gregs[libc::REG_RCX as usize] as usize == end {
+                return end;
+            }
+        }
+        0
+    }
+
+    /// The number and the second argument of the system call that comes next, if one does.
+    ///
+    /// # Safety
+    /// 1. The next instruction is in a text that can be read.
+    unsafe fn next_call(&self) -> Option<(i64, i64)> {
         // SAFETY: what `of` was given; the handler has not returned yet.
         let machine = unsafe { &(*self.context.cast::<libc::ucontext_t>()).uc_mcontext };
         #[cfg(target_arch = "x86_64")]
-        let (number, operation, is_call) = {
+        let (number, second, is_call) = {
             let (number, second) = (libc::REG_RAX as usize, libc::REG_RSI as usize);
             // SAFETY: by 1; `syscall` has two bytes, and others one at least before the text ends.
             let next = unsafe { (self.ip as *const [u8; 2]).read() };
-            (machine.gregs[number], machine.gregs[second] as i32, next == [0x0F, 0x05])
+            (machine.gregs[number], machine.gregs[second], next == [0x0F, 0x05])
         };
         #[cfg(target_arch = "aarch64")]
-        let (number, operation, is_call) = {
+        let (number, second, is_call) = {
             // SAFETY: by 1; an instruction has four bytes and is aligned.
             let next = unsafe { (self.ip as *const u32).read() };
-            (machine.regs[8] as i64, machine.regs[1] as i32, next == 0xD400_0001)
+            (machine.regs[8] as i64, machine.regs[1] as i64, next == 0xD400_0001)
         };
-        let operation = operation & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME);
-        let waits = [libc::FUTEX_WAIT, libc::FUTEX_WAIT_BITSET].contains(&operation);
-        is_call && number == libc::SYS_futex && waits
+        is_call.then_some((number, second))
     }
 
     /// # Safety

@@ -396,9 +396,10 @@ pub fn is_due_to_own() -> bool {
     this().is_some_and(|me| me.signals.is_due())
 }
 
-/// What a full thread runs that was called while it computed.
-pub fn answer() {
-    called();
+/// What a full thread runs that was called while it computed, or in a call that is not heddle's.
+/// True: that one is to fail.
+pub fn answer() -> bool {
+    called() == Ran::Interrupting
 }
 
 /// Runs what the calling full thread was called for, unless the call that it is in does so itself.
