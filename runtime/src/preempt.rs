@@ -173,8 +173,9 @@ pub(crate) fn make_room(worker: &Worker, priority: u8, group: u8) -> bool {
 /// What called threads run.
 static ANSWER: OnceLock<fn() -> bool> = OnceLock::new();
 
-/// See [`call`].
-pub(crate) fn set_answer(answer: fn() -> bool) {
+/// What a called thread runs; true: a system call that it is in the middle of fails with EINTR. It
+/// may end its thread. Once, before the first [`call`].
+pub fn on_call(answer: fn() -> bool) {
     let _ = ANSWER.set(answer);
 }
 

@@ -145,8 +145,8 @@ fn flags_of(fd: c_int) -> c_int {
     flags.max(0)
 }
 
-/// Waits until `fd` is ready, or until `deadline` (ns, 0 = never): a socket's own timeout, with which
-/// the kernel restarts no call, whatever the handler asks for.
+/// Waits until `fd` is ready, or until `deadline` (ns, 0 = never): a socket's own timeout, with
+/// which the kernel restarts no call, whatever the handler asks for.
 fn wait_ready(fd: c_int, interest: Interest, deadline: u64) -> Result<()> {
     turns::waits();
     wait_ready_unless(fd, interest, deadline, deadline != 0)

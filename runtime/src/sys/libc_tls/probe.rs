@@ -8,8 +8,7 @@
 //! Invariant: nothing is written to a thread but by the library's own functions.
 
 use std::ffi::c_void;
-use std::mem::{size_of, zeroed};
-use std::ptr;
+use std::{mem, ptr};
 
 use super::changed::{Before, KEPT, flag, kept};
 use super::functions::{Close, Functions};
@@ -260,7 +259,7 @@ fn on_thread(functions: &Functions, bytes: usize) -> Result<Found, String> {
     // SAFETY: all zero bytes are attributes to the C library; initialised before they are used.
     // The thread is joined, so it may borrow `probe`, and the stack is free afterwards.
     unsafe {
-        let mut attr: libc::pthread_attr_t = zeroed();
+        let mut attr: libc::pthread_attr_t = mem::zeroed();
         let mut made: libc::pthread_t = 0;
         libc::pthread_attr_init(&mut attr);
         libc::pthread_attr_setstack(&mut attr, stack.cast(), bytes);
