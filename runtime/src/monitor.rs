@@ -317,8 +317,9 @@ impl Watch {
             }
             worker.record.add_cpu(ran_ns);
             // It could not be interrupted when it was; or it waits again where that ends a wait.
-            let waits = || stuck && worker.blocked.load(Relaxed) && sched::is_cancelled(thread);
-            if sched::is_called(thread) || waits() {
+            let is_full = thread.kind.get() == ThreadKind::Full;
+            let waits = is_full && stuck && worker.blocked.load(Relaxed);
+            if sched::is_called(thread) || waits && sched::is_cancelled(thread) {
                 preempt::interrupt(worker);
             }
             let waiting = worker.offered.fast_priority();
