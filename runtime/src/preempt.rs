@@ -174,7 +174,7 @@ pub(crate) fn make_room(worker: &Worker, priority: u8, group: u8) -> bool {
 static ANSWER: OnceLock<fn() -> bool> = OnceLock::new();
 
 /// What a called thread runs; true: a system call that it is in the middle of fails with EINTR. It
-/// may end its thread. Once, before the first [`call`].
+/// may end its thread. Once, before the first thread is called.
 pub fn on_call(answer: fn() -> bool) {
     let _ = ANSWER.set(answer);
 }

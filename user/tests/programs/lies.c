@@ -128,8 +128,10 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)
 	void *stack = NULL;
 	size_t bytes;
 
+	/* 67 pages and the thread-local storage, which is small here. */
 	if (lies("refused", NULL) && attr != NULL &&
-	    pthread_attr_getstack(attr, &stack, &bytes) == 0 && bytes == 67 * 4096)
+	    pthread_attr_getstack(attr, &stack, &bytes) == 0 && bytes / 4096 >= 67 &&
+	    bytes / 4096 < 71)
 		return EAGAIN;
 	return real(thread, attr, start, arg);
 }
