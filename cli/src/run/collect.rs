@@ -178,6 +178,10 @@ impl Collector {
         }
         // One that cannot be read may be just beginning, or have ended; the next look tells.
         let Ok(reader) = Reader::open(pid) else { return };
+        // So does it of one that has come or gone since: it would be known by another number.
+        if inode_of(&path) != inode {
+            return;
+        }
         if reader.run() != self.run {
             self.foreign.extend(inode.map(|inode| (pid, inode)));
             return;
