@@ -184,9 +184,20 @@ impl Collector {
         }
         if reader.run() != self.run {
             self.foreign.extend(inode.map(|inode| (pid, inode)));
+            self.forget_displaced(pid, &path);
             return;
         }
         self.take_up(reader, path, inode);
+    }
+
+    /// Drops what was seen of a process before its own runtime's table took the name from the
+    /// library's: what a look finds must not depend on whether it came before that. Not what the
+    /// process was before an exec.
+    fn forget_displaced(&mut self, pid: i32, path: &Path) {
+        let program = running_program(pid);
+        self.processes.retain(|it| {
+            it.gone || it.snapshot.pid != pid || it.path != path || it.program != program
+        });
     }
 
     /// The table that left its name to the one of a runtime in the same process, which makes the
@@ -351,10 +362,13 @@ impl Process {
 fn program_of(snapshot: &Snapshot) -> Option<String> {
     let main = snapshot.uses.iter().find(|kind| kind.is_main());
     let told = main.and_then(|main| main.places().0).map(|place| place.path);
-    told.filter(|path| !path.is_empty()).or_else(|| {
-        let path = fs::read_link(format!("/proc/{}/exe", snapshot.pid)).ok();
-        path.filter(|_| snapshot.alive).map(|it| it.to_string_lossy().into_owned())
-    })
+    told.filter(|path| !path.is_empty())
+        .or_else(|| running_program(snapshot.pid).filter(|_| snapshot.alive))
+}
+
+fn running_program(pid: i32) -> Option<String> {
+    let path = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    Some(path.to_string_lossy().into_owned())
 }
 
 fn table_path(pid: i32) -> PathBuf {
