@@ -173,6 +173,17 @@ fn retry(
     fd: c_int,
     interest: Interest,
     option: c_int,
+    attempt: impl FnMut() -> isize,
+) -> Result<isize> {
+    retry_unless(fd, interest, option, false, attempt)
+}
+
+/// As [`retry`], `always` as in [`resumed`].
+fn retry_unless(
+    fd: c_int,
+    interest: Interest,
+    option: c_int,
+    always: bool,
     mut attempt: impl FnMut() -> isize,
 ) -> Result<isize> {
     let mut deadline = None;
@@ -181,7 +192,7 @@ fn retry(
             Err(Stop::Error(libc::EAGAIN)) => {}
             // The thread was called, or its worker asked to let others go on.
             Err(Stop::Error(libc::EINTR)) => {
-                resumed(Stop::Cancelled, false)?;
+                resumed(Stop::Cancelled, always)?;
                 continue;
             }
             other => return other,
@@ -191,7 +202,8 @@ fn retry(
             None if is_nonblocking(fd) => return Err(Stop::Error(libc::EAGAIN)),
             None => *deadline.insert(deadline_of(fd, option).unwrap_or(0)),
         };
-        timeout_is_again(wait_ready(fd, interest, until))?;
+        turns::waits();
+        timeout_is_again(wait_ready_unless(fd, interest, until, always || until != 0))?;
     }
 }
 

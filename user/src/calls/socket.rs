@@ -16,7 +16,8 @@ use heddle::raw::{self, Interest};
 use libc::{mmsghdr, msghdr, sockaddr, socklen_t, timespec};
 
 use super::{
-    Result, Stop, checked, exported, is_nonblocking, made, made_int, retry, signal, sockets, turns,
+    Result, Stop, checked, exported, is_nonblocking, made, made_int, retry, retry_unless, signal,
+    sockets, turns,
 };
 use crate::errno;
 use crate::sys::{direct, interruptible};
@@ -26,11 +27,22 @@ const NEVER_WAITS: c_int = libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE | libc::MSG_O
 
 /// A call that receives; `call(flags)` is the system call.
 fn receive(fd: c_int, flags: c_int, call: impl Fn(c_int) -> isize) -> Result<isize> {
+    receive_unless(fd, flags, false, call)
+}
+
+/// As [`receive`]; `always` as in [`retry_unless`].
+fn receive_unless(
+    fd: c_int,
+    flags: c_int,
+    always: bool,
+    call: impl Fn(c_int) -> isize,
+) -> Result<isize> {
     if flags & NEVER_WAITS != 0 {
         return checked(call(flags));
     }
     turns::before_receive();
-    retry(fd, Interest::Read, libc::SO_RCVTIMEO, || call(flags | libc::MSG_DONTWAIT))
+    let attempt = || call(flags | libc::MSG_DONTWAIT);
+    retry_unless(fd, Interest::Read, libc::SO_RCVTIMEO, always, attempt)
 }
 
 /// `recv`.
@@ -44,13 +56,13 @@ fn receive_bytes(fd: c_int, buffer: *mut c_void, length: usize, flags: c_int) ->
     receive(fd, flags, plain)
 }
 
-/// `MSG_WAITALL`: a stream is received from until the buffer is full.
+/// `MSG_WAITALL`: a stream is received from until the buffer is full, or a handler has run.
 fn receive_all(fd: c_int, buffer: *mut u8, length: usize, flags: c_int) -> Result<isize> {
     let mut done = 0;
     loop {
         let rest = buffer.wrapping_add(done);
         // SAFETY: the rest of the caller's buffer.
-        let got = receive(fd, flags, |flags| unsafe {
+        let got = receive_unless(fd, flags, done > 0, |flags| unsafe {
             direct::recv(fd, rest.cast(), length - done, flags)
         });
         match got {
@@ -97,10 +109,11 @@ fn send(
     }
     let step = |done: usize| {
         let attempt = || call(quiet | libc::MSG_DONTWAIT, done);
-        retry(fd, Interest::Write, libc::SO_SNDTIMEO, attempt)
+        retry_unless(fd, Interest::Write, libc::SO_SNDTIMEO, done > 0, attempt)
     };
     let mut done = step(0).inspect_err(heard)?;
-    // A stream takes part of it; a blocking call goes on. What was sent is told first.
+    // A stream takes part of it; a blocking call goes on, unless a handler runs. What was sent is
+    // told first.
     while done > 0 && (done as usize) < wanted && !is_nonblocking(fd) {
         match step(done as usize) {
             Ok(count) if count > 0 => done += count,

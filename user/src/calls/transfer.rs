@@ -11,7 +11,7 @@ use libc::{iovec, off_t};
 
 use super::{
     Result, Stop, checked, deadline_of, disk, flags_of, is_nonblocking, signal, sockets,
-    timeout_is_again, turns, wait_ready,
+    timeout_is_again, turns, wait_ready, wait_ready_once,
 };
 use crate::errno;
 use crate::sys::direct;
@@ -55,12 +55,14 @@ pub struct Transfer {
     pub offset: off_t,
     /// The caller's own `RWF_` flags.
     pub flags: c_int,
+    /// A part was moved before, which is told when a handler has run, whatever that wants.
+    pub is_rest: bool,
 }
 
 impl Transfer {
     /// The plain system call.
     pub fn plain(self, Parts { first, count, .. }: Parts) -> isize {
-        let Transfer { fd, direction, offset, flags } = self;
+        let Transfer { fd, direction, offset, flags, .. } = self;
         // SAFETY: the caller's parts.
         unsafe {
             match direction {
@@ -73,7 +75,7 @@ impl Transfer {
     /// The system call that never sleeps.
     fn attempt(self, parts: Parts) -> isize {
         let Parts { first, count, .. } = parts;
-        let Transfer { fd, direction, offset, flags } = self;
+        let Transfer { fd, direction, offset, flags, .. } = self;
         if let Some(moved) = self.attempt_socket(parts) {
             return moved;
         }
@@ -170,7 +172,7 @@ impl Transfer {
         }
         let deadline = socket.unwrap_or(0);
         loop {
-            timeout_is_again(wait_ready(self.fd, self.direction.interest(), deadline))?;
+            timeout_is_again(self.wait(deadline))?;
             match checked(self.attempt(parts)) {
                 Err(Stop::Error(libc::EAGAIN | libc::EINTR)) => {}
                 other => return other,
@@ -185,9 +187,14 @@ impl Transfer {
             return disk::transfer(self, parts);
         }
         if !is_nonblocking(self.fd) {
-            wait_ready(self.fd, self.direction.interest(), 0)?;
+            self.wait(0)?;
         }
         checked(self.plain(parts))
+    }
+
+    fn wait(self, deadline: u64) -> Result<()> {
+        let wait = if self.is_rest { wait_ready_once } else { wait_ready };
+        wait(self.fd, self.direction.interest(), deadline)
     }
 }
 
@@ -196,7 +203,7 @@ pub fn read(fd: c_int, parts: Parts, offset: off_t, flags: c_int) -> Result<isiz
     if offset == HERE {
         turns::before_receive();
     }
-    let transfer = Transfer { fd, direction: Direction::Read, offset, flags };
+    let transfer = Transfer { fd, direction: Direction::Read, offset, flags, is_rest: false };
     let first = transfer.once(parts)?;
     let is_all = first == 0 || flags & libc::RWF_NOWAIT != 0 || first as usize >= total(parts);
     if is_all || transfer.may_be_of_socket(parts) || !disk::is_disk(fd) {
@@ -209,7 +216,7 @@ pub fn read(fd: c_int, parts: Parts, offset: off_t, flags: c_int) -> Result<isiz
 
 /// `write` and its relatives: a blocking descriptor takes everything.
 pub fn write(fd: c_int, parts: Parts, offset: off_t, flags: c_int) -> Result<isize> {
-    let transfer = Transfer { fd, direction: Direction::Write, offset, flags };
+    let transfer = Transfer { fd, direction: Direction::Write, offset, flags, is_rest: false };
     let first = transfer.once(parts).inspect_err(signal::broken_pipe)?;
     if first == 0 || first as usize >= total(parts) {
         return Ok(first);
@@ -239,7 +246,7 @@ fn go_on(
             let place = if offset == HERE { HERE } else { offset + done as off_t };
             let (first, count) = (rest.as_ptr(), rest.len() as c_int);
             let rest = Parts { first, count, is_own: true };
-            more(Transfer { offset: place, ..transfer }, rest)
+            more(Transfer { offset: place, is_rest: true, ..transfer }, rest)
         };
         // What was moved is told first; the error, or the request, comes with the next call.
         match step(&rest_of(all, done)) {

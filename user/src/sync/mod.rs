@@ -22,7 +22,7 @@ use core::sync::atomic::AtomicU32;
 use heddle::raw::{self, Ended, Manner, Moment};
 
 use crate::errno;
-use crate::threads::signals::{self, Ran};
+use crate::threads::signals;
 use crate::threads::stuck::Call;
 
 /// Waits in `call` for a wake of `word` if it is `expected`; not a cancellation point. `errno` is
@@ -40,7 +40,8 @@ unsafe fn wait(call: Call, word: *const AtomicU32, expected: u32, until: Moment)
 }
 
 /// As [`raw::futex_wait`], but no cancellation ends it. A full thread that is called answers, and
-/// waits again; a handler that is to interrupt calls ends the wait if it does not `go_on`.
+/// waits again; a handler ends the wait if it does not `go_on`, as it ends the kernel's: if it is
+/// to interrupt calls, or if the wait has a deadline.
 ///
 /// # Safety
 /// 1. `word` may be read until the call returns or a wake has ended the wait.
@@ -60,7 +61,7 @@ pub unsafe fn wait_called(
     let manner = Manner { is_cancellable: signals::are_answered(), ..manner };
     let mut has_waited = false;
     loop {
-        if raw::is_called() && signals::called() == Ran::Interrupting && has_waited && !go_on {
+        if raw::is_called() && signals::called().ends(until) && has_waited && !go_on {
             return Ended::Cancelled;
         }
         let was_enabled = raw::set_cancellable(false);

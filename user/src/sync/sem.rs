@@ -155,8 +155,10 @@ fn wait(sem: &Sem, until: Moment) -> c_int {
             Ended::TimedOut => libc::ETIMEDOUT,
             Ended::Cancelled => match signals::interrupted() {
                 Then::End => cancel::act(),
-                Then::Fail => libc::EINTR,
-                Then::GoOn | Then::Restart => continue,
+                Then::GoOn => continue,
+                // No wait with a deadline goes on after a handler, whatever that wants.
+                Then::Restart if until == Moment::Never => continue,
+                Then::Restart | Then::Fail => libc::EINTR,
             },
         };
         errno::set(error);

@@ -15,7 +15,7 @@ use heddle::raw::{self, Ended, Manner, Moment};
 use libc::timespec;
 
 use super::interruptible;
-use crate::threads::signals::{self, Ran};
+use crate::threads::signals;
 use crate::{errno, sync};
 
 /// The arguments of the system call.
@@ -144,7 +144,7 @@ impl Call {
             let ended = unsafe { interruptible::futex_wait(word, self.value, bits, until) };
             raw::set_cancellable(was_enabled);
             match ended {
-                Ok(Ended::Cancelled) if errno::kept(signals::called) != Ran::Interrupting => {}
+                Ok(Ended::Cancelled) if !errno::kept(signals::called).ends(until) => {}
                 Ok(ended) => return Some(told(ended)),
                 Err(number) => return Some(Err(number)),
             }

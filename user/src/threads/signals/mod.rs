@@ -48,7 +48,7 @@ use core::ptr;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU64};
 
-use heddle::raw;
+use heddle::raw::{self, Moment};
 use libc::{pthread_t, siginfo_t, sigset_t, ucontext_t};
 
 use self::actions::action_of;
@@ -182,6 +182,17 @@ pub enum Ran {
     Restarting,
     /// A handler ran that does not.
     Interrupting,
+}
+
+impl Ran {
+    /// Whether it ends a futex's wait, which the kernel restarts only where that has no deadline.
+    pub fn ends(self, until: Moment) -> bool {
+        match self {
+            Ran::Nothing => false,
+            Ran::Restarting => until != Moment::Never,
+            Ran::Interrupting => true,
+        }
+    }
 }
 
 /// Lets the kernel do what is the default, to the process.
