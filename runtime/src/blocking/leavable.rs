@@ -1,5 +1,5 @@
-//! Jobs of the pool that their caller may leave: look-ups of names, which take as long as a server
-//! somewhere else likes.
+//! Jobs of the pool in which their caller is answered to, and which it may leave: look-ups of names,
+//! which take as long as a server somewhere else likes; the end of a command.
 //!
 //! Protocol: the job is on the heap and borrows nothing. The pool's thread says that the result is
 //! there, the caller that it has left, both in `state`; whoever is second frees the job.
@@ -46,8 +46,9 @@ impl<F, T> Drop for Mine<F, T> {
 
 /// As [`blocking`], but when the caller, a full thread, is called or cancelled meanwhile it asks
 /// whether it `is_to_leave`: then it goes on at once, with `None`, and what `f` returns is dropped
-/// on the pool. `is_to_leave` answers the call of the thread, and may end it.
-pub fn leavable<F, T>(f: F, mut is_to_leave: impl FnMut() -> bool) -> Option<T>
+/// on the pool. `is_to_leave` answers the call of the thread, and may end it. `is_open_ended` as in
+/// [`super::open_ended`].
+pub fn leavable<F, T>(f: F, is_open_ended: bool, mut is_to_leave: impl FnMut() -> bool) -> Option<T>
 where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
@@ -58,7 +59,7 @@ where
     let job = Job { closure: Some(f), result: None, state: AtomicU32::new(RUNNING) };
     let mine = Mine(Box::into_raw(Box::new(job)));
     let pin = full::pin();
-    let pointer = JobPointer { job: mine.0.cast(), run: run::<F, T>, is_open_ended: false };
+    let pointer = JobPointer { job: mine.0.cast(), run: run::<F, T>, is_open_ended };
     let is_queued = POOL.queue(pointer);
     drop(pin);
     if !is_queued {

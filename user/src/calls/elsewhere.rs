@@ -1,9 +1,9 @@
 //! Calls that sleep in the kernel and have nothing that a ring could wait for: each is made on a
 //! kernel thread of the blocking pool, with the caller's arguments.
 //!
-//! A disk, and the look-up of a name, go on when a signal or a cancellation comes, which is acted
-//! on when they are done; but `getaddrinfo` (`names.rs`) is left. What a thread has set in its
-//! `_res` is not that kernel thread's.
+//! A disk goes on when a signal or a cancellation comes, which is acted on when it is done. In the
+//! look-up of a name handlers run, and a cancellation is acted on when it is done; but `getaddrinfo`
+//! (`names.rs`) is left. What a thread has set in its `_res` is not that kernel thread's.
 //!
 //! # Safety
 //! For all exported functions of this file: as the C library's functions of the same name.
@@ -14,24 +14,33 @@ use libc::{hostent, off_t, sockaddr, socklen_t, ssize_t};
 
 use heddle::raw;
 
-use super::{away, exported, interruptible, made};
+use super::{away, away_answering, exported, interruptible, made};
 
 /// Makes a call on the pool; a point of cancellation.
-fn call<T>(call: impl FnOnce() -> T) -> T {
+fn plainly<T>(call: impl FnOnce() -> T) -> T {
     if raw::is_cancelled() {
         crate::threads::cancel::act();
     }
     away(call)
 }
 
-/// Defines exported functions that make the C library's call of the first name on the pool.
+/// As [`plainly`], while handlers run.
+fn answering<T: 'static>(call: impl FnOnce() -> T + 'static) -> T {
+    if raw::is_cancelled() {
+        crate::threads::cancel::act();
+    }
+    away_answering(false, call)
+}
+
+/// Defines exported functions that make the C library's call of the first name on the pool, in one
+/// of those two ways.
 macro_rules! made_elsewhere {
-    ($($real:ident: $($name:ident),+ => $arguments:tt -> $result:ty;)+) => {
+    ($way:ident $($real:ident: $($name:ident),+ => $arguments:tt -> $result:ty;)+) => {
         $($(
-            made_elsewhere! { @one $real $name $arguments $result }
+            made_elsewhere! { @one $way $real $name $arguments $result }
         )+)+
     };
-    (@one $real:ident $name:ident ($($argument:ident: $type:ty),*) $result:ty) => {
+    (@one $way:ident $real:ident $name:ident ($($argument:ident: $type:ty),*) $result:ty) => {
         exported! {
             ($name) ($($argument: $type),*) -> $result {
                 // SAFETY: the C library's function.
@@ -39,13 +48,14 @@ macro_rules! made_elsewhere {
                     fn $real($($argument: $type),*) -> $result;
                 }
                 // SAFETY: the caller's arguments, lent for the call.
-                call(move || unsafe { $real($($argument),*) })
+                $way(move || unsafe { $real($($argument),*) })
             }
         }
     };
 }
 
 made_elsewhere! {
+    plainly
     fsync: heddle_user_fsync => (fd: c_int) -> c_int;
     fdatasync: heddle_user_fdatasync => (fd: c_int) -> c_int;
     fallocate: heddle_user_fallocate, heddle_user_fallocate64
@@ -64,6 +74,10 @@ made_elsewhere! {
         => (fd: c_int, offset: off_t, length: off_t, flags: c_uint) -> c_int;
     msync: heddle_user_msync
         => (start: *mut c_void, length: usize, flags: c_int) -> c_int;
+}
+
+made_elsewhere! {
+    answering
     getnameinfo: heddle_user_getnameinfo
         => (address: *const sockaddr, length: socklen_t, host: *mut c_char, host_room: socklen_t,
             service: *mut c_char, service_room: socklen_t, flags: c_int) -> c_int;

@@ -15,13 +15,13 @@ use core::ffi::{c_char, c_int};
 use core::ptr;
 
 use heddle::raw;
-use libc::{FILE, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t, sigset_t};
+use libc::{pid_t, posix_spawn_file_actions_t, posix_spawnattr_t, sigset_t};
 
-use super::{away, away_for_long, exported};
+use super::{away, exported};
 use crate::sys::own_memory;
 use crate::threads::signals::actions::ignoring;
 use crate::threads::signals::{self, process};
-use crate::{errno, real, threads};
+use crate::{errno, threads};
 
 /// Bits of the signals that nobody can block.
 pub const NEVER: u64 = 1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1);
@@ -214,32 +214,6 @@ exported! {
         })
     }
 
-    (heddle_user_popen) (command: *const c_char, mode: *const c_char) -> *mut FILE {
-        // SAFETY: the caller's texts.
-        let call = || unsafe { real::popen(command, mode) };
-        if crate::me().is_none() {
-            return ignoring(call);
-        }
-        let blocked = own();
-        // It allocates, and the thread might wait for that and go on on another worker.
-        answered(away(|| ignoring(|| with(blocked, call))))
-    }
-
-    (heddle_user_pclose) (stream: *mut FILE) -> c_int {
-        // SAFETY: the caller's stream.
-        answered(away_for_long(|| unsafe { libc::pclose(stream) }))
-    }
-
-    (heddle_user_system) (command: *const c_char) -> c_int {
-        // SAFETY: null or the caller's text.
-        let call = || unsafe { real::system(command) };
-        if crate::me().is_none() {
-            return ignoring(call);
-        }
-        let blocked = own();
-        answered(away_for_long(|| ignoring(|| with(blocked, call))))
-    }
-
     (heddle_user_execve) (
         path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char
     ) -> c_int {
@@ -302,14 +276,8 @@ fn become_program(call: impl FnOnce() -> c_int) -> c_int {
     away(|| ignoring(|| with(blocked, call)))
 }
 
-/// The result of a call that nothing interrupts, after the handlers of what came meanwhile.
-fn answered<T>(result: T) -> T {
-    signals::answer_if_called();
-    result
-}
-
 /// A call that makes a child which becomes another program, with the thread's mask.
-fn start_program(call: impl FnOnce() -> c_int) -> c_int {
+pub fn start_program(call: impl FnOnce() -> c_int) -> c_int {
     if crate::me().is_none() {
         return ignoring(call);
     }

@@ -34,6 +34,7 @@ mod names;
 mod poll;
 mod process;
 mod select;
+mod shell;
 mod signal;
 mod sleep;
 mod socket;
@@ -259,6 +260,25 @@ fn away<T>(call: impl FnOnce() -> T) -> T {
 pub fn away_for_long<T>(call: impl FnOnce() -> T) -> T {
     let (result, number) = raw::open_ended(with_errno(call)).get();
     errno::set(number);
+    result
+}
+
+/// As [`away`] (`is_open_ended`: as [`away_for_long`]), while the handlers of the caller's signals
+/// run; neither they nor a cancellation end it.
+fn away_answering<T>(is_open_ended: bool, call: impl FnOnce() -> T + 'static) -> T
+where
+    T: 'static,
+{
+    let answer = || {
+        errno::kept(signals::interrupted);
+        false
+    };
+    let was_enabled = raw::set_cancellable(false);
+    let told = raw::leavable(with_errno(call), is_open_ended, answer).map(Lent::get);
+    raw::set_cancellable(was_enabled);
+    let Some((result, number)) = told else { unreachable!("it is never left") };
+    errno::set(number);
+    signals::answer_if_called();
     result
 }
 

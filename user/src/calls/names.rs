@@ -93,7 +93,7 @@ unsafe fn ask(
     let question = unsafe { Question::new(node, service, hints) };
     let before = errno::get();
     let is_to_leave = || errno::kept(signals::interrupted) == Then::End;
-    Some(raw::leavable(move || question.ask(before), is_to_leave)?.take())
+    Some(raw::leavable(move || question.ask(before), false, is_to_leave)?.take())
 }
 
 exported! {

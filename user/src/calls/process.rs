@@ -35,7 +35,8 @@ fn wait_for_one(
     }
 }
 
-fn wait(pid: pid_t, status: *mut c_int, options: c_int, usage: *mut rusage) -> Result<isize> {
+/// `wait4`.
+pub fn wait(pid: pid_t, status: *mut c_int, options: c_int, usage: *mut rusage) -> Result<isize> {
     // SAFETY: null or the caller's places.
     let plain = move |more| unsafe { libc::wait4(pid, status, options | more, usage) as isize };
     if options & libc::WNOHANG != 0 {

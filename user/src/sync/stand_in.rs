@@ -23,7 +23,6 @@
 
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
-use core::ptr;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -32,11 +31,9 @@ use libc::{PTHREAD_MUTEX_INITIALIZER, pthread_cond_t, pthread_mutex_t};
 
 use super::{mutex, theirs};
 use crate::real;
-use crate::threads::signals;
+use crate::threads::{cancel, signals};
 
 const COUNT: usize = 64;
-/// `PTHREAD_CANCEL_DISABLE`.
-const DISABLE: c_int = 1;
 /// Variables are at least as far apart.
 const COND_BYTES: usize = size_of::<pthread_cond_t>();
 
@@ -83,14 +80,10 @@ pub unsafe fn wait(
         // SAFETY: by 1.
         return unsafe { wait_with(of(cond), mutex, call) };
     }
-    let mut before = 0;
-    // SAFETY: a valid place; by 1.
+    // SAFETY: by 1.
     unsafe {
         real::pthread_testcancel();
-        real::pthread_setcancelstate(DISABLE, &mut before);
-        let result = wait_with(of(cond), mutex, call);
-        real::pthread_setcancelstate(before, ptr::null_mut());
-        result
+        cancel::disabled(|| wait_with(of(cond), mutex, call))
     }
 }
 

@@ -87,6 +87,17 @@ fn ask(target: &Pthread) -> bool {
     target.own.asynchronous.load(SeqCst)
 }
 
+/// Makes a call of a kernel thread's that no cancellation is to end.
+pub fn disabled<T>(call: impl FnOnce() -> T) -> T {
+    let mut before = 0;
+    // SAFETY: a valid place.
+    unsafe { real::pthread_setcancelstate(DISABLE, &mut before) };
+    let result = call();
+    // SAFETY: no place.
+    unsafe { real::pthread_setcancelstate(before, ptr::null_mut()) };
+    result
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn heddle_user_pthread_testcancel() {
     test();

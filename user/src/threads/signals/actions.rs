@@ -35,7 +35,7 @@ use crate::errno;
 pub struct Kept(Words);
 
 impl Kept {
-    const fn new() -> Self {
+    pub const fn new() -> Self {
         Kept(Words::new())
     }
 
@@ -50,7 +50,7 @@ impl Kept {
     }
 
     /// One thread at a time.
-    fn set(&self, action: &sigaction) {
+    pub fn set(&self, action: &sigaction) {
         let blocked = mask::bits(&action.sa_mask);
         self.0.set((action.sa_sigaction as u64, action.sa_flags as u32, blocked));
     }
@@ -158,7 +158,7 @@ fn in_kernel(signal: c_int, action: &sigaction) -> sigaction {
 
 /// Runs `change` while nobody else changes an action, with all signals blocked: a handler may want
 /// to change one, too.
-fn alone<T>(change: impl FnOnce() -> T) -> T {
+pub fn alone<T>(change: impl FnOnce() -> T) -> T {
     mask::with(u64::MAX, || {
         // ORDER: a lock's.
         while CHANGES.swap(true, Acquire) {

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * A thread in system() runs handlers, which end nothing; SIGINT and SIGQUIT are ignored meanwhile
+ * and SIGCHLD is blocked for it. A cancellation kills the shell and ends the thread; then the
+ * program's actions are as before. A thread in pclose() runs handlers, too, and is not ended.
+ */
+#define _GNU_SOURCE
+#include "check.h"
+#include <signal.h>
+#include <sys/wait.h>
+
+static char folder[] = "/tmp/heddle-system-XXXXXX", path[64], command[320];
+static int handled, interrupts, children, ready, over, cleaned;
+
+static void on_user(int number)
+{
+	(void)number;
+	add_value(&handled, 1);
+}
+
+static void on_interrupt(int number)
+{
+	(void)number;
+	add_value(&interrupts, 1);
+}
+
+static void on_child(int number)
+{
+	(void)number;
+	add_value(&children, 1);
+}
+
+static void clean(void *arg)
+{
+	(void)arg;
+	add_value(&cleaned, 1);
+}
+
+/* The shell's number, which it tells in a file. */
+static pid_t shell_of(void)
+{
+	FILE *file;
+	long number = 0;
+
+	for (int i = 0; number == 0; i++) {
+		CHECK(i < 2000);
+		sleep_ms(10);
+		file = fopen(path, "r");
+		if (!file)
+			continue;
+		if (fscanf(file, "%ld", &number) != 1)
+			number = 0;
+		fclose(file);
+	}
+	CHECK_EQ(unlink(path), 0);
+	return (pid_t)number;
+}
+
+static void *in_system(void *arg)
+{
+	sigset_t mask;
+
+	pthread_cleanup_push(clean, NULL);
+	add_value(&ready, 1);
+	CHECK_EQ(system(arg), 3 << 8);
+	CHECK_EQ(pthread_sigmask(SIG_BLOCK, NULL, &mask), 0);
+	CHECK_EQ(sigismember(&mask, SIGCHLD), 0);
+	pthread_cleanup_pop(0);
+	add_value(&over, 1);
+	return NULL;
+}
+
+/* Comes while the main thread is in it, and stays longer. */
+static void *in_system_later(void *arg)
+{
+	sleep_ms(100);
+	return in_system(arg);
+}
+
+static void *in_pclose(void *arg)
+{
+	FILE *pipe = popen(arg, "r");
+
+	CHECK(pipe);
+	pthread_cleanup_push(clean, NULL);
+	add_value(&ready, 1);
+	CHECK_EQ(pclose(pipe), 4 << 8);
+	pthread_cleanup_pop(0);
+	add_value(&over, 1);
+	pthread_testcancel();
+	return NULL;
+}
+
+static void has_action(int number, void (*handler)(int))
+{
+	struct sigaction action;
+
+	CHECK_EQ(sigaction(number, NULL, &action), 0);
+	CHECK(action.sa_handler == handler);
+}
+
+/* Three signals, each of which the waiting thread handles at once. */
+static void interrupt(pthread_t thread, pid_t shell)
+{
+	for (int i = 0; i < 3; i++) {
+		int before = add_value(&handled, 0);
+		sleep_ms(20);
+		CHECK_EQ(pthread_kill(thread, SIGUSR1), 0);
+		await_value(&handled, before + 1);
+	}
+	CHECK_EQ(add_value(&over, 0), 0);
+	CHECK_EQ(kill(shell, 0), 0);
+}
+
+int main(void)
+{
+	struct sigaction action = { .sa_handler = on_user };
+	pthread_t thread, other;
+	pid_t shell, second;
+	void *result;
+
+	CHECK(mkdtemp(folder) != NULL);
+	snprintf(path, sizeof path, "%s/shell", folder);
+	CHECK_EQ(sigaction(SIGUSR1, &action, NULL), 0);
+	CHECK(signal(SIGINT, on_interrupt) != SIG_ERR);
+	CHECK(signal(SIGQUIT, SIG_IGN) != SIG_ERR);
+	CHECK(signal(SIGCHLD, on_child) != SIG_ERR);
+	/* An answer even so: this thread has none of its own. */
+	CHECK(system(NULL) != 0);
+
+	/* Handlers, and what the command finds of the signals. */
+	snprintf(command, sizeof command,
+		 "trap 'exit 3' USR2; echo $$ >%s.new; mv %s.new %s; while :; do sleep 0.01; done",
+		 path, path, path);
+	thread = start_thread(in_system, command);
+	shell = shell_of();
+	interrupt(thread, shell);
+	CHECK_EQ(kill(getpid(), SIGINT), 0);
+	CHECK_EQ(kill(getpid(), SIGQUIT), 0);
+	/* A second one that ends before the first leaves them ignored. */
+	CHECK_EQ(WEXITSTATUS(system("exit 5")), 5);
+	has_action(SIGINT, SIG_IGN);
+	CHECK_EQ(kill(shell, SIGUSR2), 0);
+	join_thread(thread);
+	CHECK_EQ(over, 1);
+	CHECK_EQ(interrupts, 0);
+	has_action(SIGINT, on_interrupt);
+	has_action(SIGQUIT, SIG_IGN);
+	CHECK_EQ(kill(getpid(), SIGINT), 0);
+	await_value(&interrupts, 1);
+
+	/* The other way round. */
+	over = ready = 0;
+	thread = start_thread(in_system_later, command);
+	CHECK_EQ(system("sleep 0.3"), 0);
+	shell = shell_of();
+	has_action(SIGINT, SIG_IGN);
+	CHECK_EQ(kill(shell, SIGUSR2), 0);
+	join_thread(thread);
+	has_action(SIGINT, on_interrupt);
+
+	/* The command can be interrupted where the program was to be. */
+	CHECK_EQ(WTERMSIG(system("kill -INT $$")), SIGINT);
+	CHECK_EQ(WEXITSTATUS(system("kill -QUIT $$; exit 6")), 6);
+
+	/* Cancellation, of one of two. */
+	over = ready = 0;
+	thread = start_thread(in_system, command);
+	shell = shell_of();
+	other = start_thread(in_system, command);
+	second = shell_of();
+	CHECK_EQ(pthread_cancel(thread), 0);
+	CHECK_EQ(pthread_join(thread, &result), 0);
+	CHECK(result == PTHREAD_CANCELED);
+	CHECK_EQ(cleaned, 1);
+	CHECK_ERRNO(kill(shell, 0), ESRCH);
+	has_action(SIGINT, SIG_IGN);
+	CHECK_EQ(kill(second, 0), 0);
+	CHECK_EQ(pthread_cancel(other), 0);
+	CHECK_EQ(pthread_join(other, &result), 0);
+	CHECK(result == PTHREAD_CANCELED);
+	CHECK_ERRNO(kill(second, 0), ESRCH);
+	has_action(SIGINT, on_interrupt);
+	CHECK_ERRNO(waitpid(-1, NULL, 0), ECHILD);
+
+	/* pclose() */
+	over = ready = cleaned = 0;
+	snprintf(command, sizeof command,
+		 "exec >&-; trap 'exit 4' USR2; echo $$ >%s.new; mv %s.new %s; "
+		 "while :; do sleep 0.01; done",
+		 path, path, path);
+	thread = start_thread(in_pclose, command);
+	shell = shell_of();
+	await_value(&ready, 1);
+	interrupt(thread, shell);
+	CHECK_EQ(pthread_cancel(thread), 0);
+	sleep_ms(50);
+	CHECK_EQ(add_value(&over, 0), 0);
+	CHECK_EQ(kill(shell, SIGUSR2), 0);
+	CHECK_EQ(pthread_join(thread, &result), 0);
+	CHECK(result == PTHREAD_CANCELED);
+	CHECK_EQ(over, 1);
+	CHECK_EQ(cleaned, 0);
+	CHECK_EQ(rmdir(folder), 0);
+	return 0;
+}
