@@ -14,6 +14,7 @@
 //! thread that they wait for may need one, too.
 
 mod leavable;
+mod parting;
 
 use core::hint;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};

@@ -1,44 +1,35 @@
 //! Jobs of the pool in which their caller is answered to, and which it may leave: look-ups of names,
 //! which take as long as a server somewhere else likes; the end of a command.
 //!
-//! Protocol: the job is on the heap and borrows nothing. The pool's thread says that the result is
-//! there, the caller that it has left, both in `state`; whoever is second frees the job.
-//!
-//! Invariant: who has swapped `state` first does not touch the job again, but for the caller, which
-//! takes the result.
+//! Invariant: the job is on the heap and borrows nothing; its two ends part from it as `parting.rs`
+//! says.
 
-use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+use super::parting::{Parting, RUNNING};
 use super::{JobPointer, POOL, blocking};
 use crate::{full, lot};
-
-const RUNNING: u32 = 0;
-const DONE: u32 = 1;
-const LEFT: u32 = 2;
 
 struct Job<F, T> {
     closure: Option<F>,
     result: Option<std::thread::Result<T>>,
-    state: AtomicU32,
+    parting: Parting,
 }
 
 /// The caller's part of a job; it leaves when this goes, at the end of its thread perhaps.
 struct Mine<F, T>(*mut Job<F, T>);
 
 impl<F, T> Mine<F, T> {
-    fn state(&self) -> &AtomicU32 {
+    fn parting(&self) -> &Parting {
         // SAFETY: by the protocol the job is alive; this field is atomic.
-        unsafe { &(*self.0).state }
+        unsafe { &(*self.0).parting }
     }
 }
 
 impl<F, T> Drop for Mine<F, T> {
     fn drop(&mut self) {
-        // ORDER: AcqRel pairs with that in `run`: who is second sees all of the first.
-        if self.state().swap(LEFT, AcqRel) == DONE {
-            // SAFETY: the pool has swapped before, so it does not touch the job again.
+        if self.parting().leave() {
+            // SAFETY: the pool has parted from it before.
             drop(unsafe { Box::from_raw(self.0) });
         }
     }
@@ -56,7 +47,7 @@ where
     if full::me().is_none() {
         return Some(blocking(f));
     }
-    let job = Job { closure: Some(f), result: None, state: AtomicU32::new(RUNNING) };
+    let job = Job { closure: Some(f), result: None, parting: Parting::new() };
     let mine = Mine(Box::into_raw(Box::new(job)));
     let pin = full::pin();
     let pointer = JobPointer { job: mine.0.cast(), run: run::<F, T>, is_open_ended };
@@ -67,10 +58,10 @@ where
         unsafe { run::<F, T>(mine.0.cast()) };
     }
     let manner = lot::Manner { is_cancellable: true, ..lot::Manner::PLAIN };
-    // ORDER: Acquire pairs with AcqRel in `run`.
-    while mine.state().load(Acquire) == RUNNING {
+    while !mine.parting().is_done() {
+        let word = mine.parting().word();
         // SAFETY: the word lives until the caller has left.
-        let ended = unsafe { lot::futex_wait(mine.state(), RUNNING, lot::Moment::Never, manner) };
+        let ended = unsafe { lot::futex_wait(word, RUNNING, lot::Moment::Never, manner) };
         if ended == lot::Ended::Cancelled && is_to_leave() {
             return None;
         }
@@ -92,18 +83,18 @@ where
     F: FnOnce() -> T,
 {
     let job = job.cast::<Job<F, T>>();
-    // SAFETY: by 1 and the protocol it is alive; the caller touches `state` alone.
-    let state = unsafe {
+    // SAFETY: by 1 and the protocol it is alive; the caller touches `parting` alone.
+    let parting = unsafe {
         (*job).result =
             (*job).closure.take().map(|closure| catch_unwind(AssertUnwindSafe(closure)));
-        &raw const (*job).state
+        &raw const (*job).parting
     };
-    // ORDER: AcqRel publishes the result; who is second sees all of the first.
-    // SAFETY: as above.
-    if unsafe { &*state }.swap(DONE, AcqRel) == LEFT {
-        // SAFETY: the caller has swapped before, so it does not touch the job again.
+    // SAFETY: as above; an address, which may be that of nothing when the caller is woken.
+    let (word, is_left) = unsafe { ((*parting).word(), (*parting).done()) };
+    if is_left {
+        // SAFETY: the caller has parted from it before.
         drop(unsafe { Box::from_raw(job) });
     } else {
-        lot::futex_wake(state, 1, lot::ANY);
+        lot::futex_wake(word, 1, lot::ANY);
     }
 }

@@ -32,6 +32,9 @@ mod fresh;
 mod inbox;
 #[path = "../../src/offered.rs"]
 mod offered;
+#[path = "../../src/blocking/parting.rs"]
+mod parting;
+mod parting_models;
 #[path = "../../src/queue.rs"]
 mod queue;
 #[path = "../../src/raw_lock.rs"]
