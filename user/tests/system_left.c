@@ -112,28 +112,26 @@ static void interrupt(pthread_t thread, pid_t shell)
 	CHECK_EQ(kill(shell, 0), 0);
 }
 
-int main(void)
+static void prepare(void)
 {
 	struct sigaction action = { .sa_handler = on_user };
-	pthread_t thread, other;
-	pid_t shell, second;
-	void *result;
 
 	CHECK(mkdtemp(folder) != NULL);
 	snprintf(path, sizeof path, "%s/shell", folder);
+	snprintf(command, sizeof command,
+		 "trap 'exit 3' USR2; echo $$ >%s.new; mv %s.new %s; while :; do sleep 0.01; done",
+		 path, path, path);
 	CHECK_EQ(sigaction(SIGUSR1, &action, NULL), 0);
 	CHECK(signal(SIGINT, on_interrupt) != SIG_ERR);
 	CHECK(signal(SIGQUIT, SIG_IGN) != SIG_ERR);
 	CHECK(signal(SIGCHLD, on_child) != SIG_ERR);
-	/* An answer even so: this thread has none of its own. */
-	CHECK(system(NULL) != 0);
+}
 
-	/* Handlers, and what the command finds of the signals. */
-	snprintf(command, sizeof command,
-		 "trap 'exit 3' USR2; echo $$ >%s.new; mv %s.new %s; while :; do sleep 0.01; done",
-		 path, path, path);
-	thread = start_thread(in_system, command);
-	shell = shell_of();
+static void handlers_and_actions(void)
+{
+	pthread_t thread = start_thread(in_system, command);
+	pid_t shell = shell_of();
+
 	interrupt(thread, shell);
 	CHECK_EQ(kill(getpid(), SIGINT), 0);
 	CHECK_EQ(kill(getpid(), SIGQUIT), 0);
@@ -148,42 +146,56 @@ int main(void)
 	has_action(SIGQUIT, SIG_IGN);
 	CHECK_EQ(kill(getpid(), SIGINT), 0);
 	await_value(&interrupts, 1);
+}
 
-	/* The other way round. */
-	over = ready = 0;
-	thread = start_thread(in_system_later, command);
+/* The main thread's is the first, and ends first. */
+static void the_other_way_round(void)
+{
+	pthread_t thread = start_thread(in_system_later, command);
+	pid_t shell;
+
 	CHECK_EQ(system("sleep 0.3"), 0);
 	shell = shell_of();
 	has_action(SIGINT, SIG_IGN);
 	CHECK_EQ(kill(shell, SIGUSR2), 0);
 	join_thread(thread);
 	has_action(SIGINT, on_interrupt);
+}
 
-	/* The command can be interrupted where the program was to be. */
-	CHECK_EQ(WTERMSIG(system("kill -INT $$")), SIGINT);
-	CHECK_EQ(WEXITSTATUS(system("kill -QUIT $$; exit 6")), 6);
+static void cancel_and_join(pthread_t thread, pid_t shell)
+{
+	void *result;
 
-	/* Cancellation, of one of two. */
-	over = ready = 0;
-	thread = start_thread(in_system, command);
-	shell = shell_of();
-	other = start_thread(in_system, command);
-	second = shell_of();
 	CHECK_EQ(pthread_cancel(thread), 0);
 	CHECK_EQ(pthread_join(thread, &result), 0);
 	CHECK(result == PTHREAD_CANCELED);
-	CHECK_EQ(cleaned, 1);
 	CHECK_ERRNO(kill(shell, 0), ESRCH);
+}
+
+static void cancellation_of_one_of_two(void)
+{
+	pthread_t thread = start_thread(in_system, command), other;
+	pid_t shell = shell_of(), second;
+
+	other = start_thread(in_system, command);
+	second = shell_of();
+	cleaned = 0;
+	cancel_and_join(thread, shell);
+	CHECK_EQ(cleaned, 1);
 	has_action(SIGINT, SIG_IGN);
 	CHECK_EQ(kill(second, 0), 0);
-	CHECK_EQ(pthread_cancel(other), 0);
-	CHECK_EQ(pthread_join(other, &result), 0);
-	CHECK(result == PTHREAD_CANCELED);
-	CHECK_ERRNO(kill(second, 0), ESRCH);
+	cancel_and_join(other, second);
+	CHECK_EQ(cleaned, 2);
 	has_action(SIGINT, on_interrupt);
 	CHECK_ERRNO(waitpid(-1, NULL, 0), ECHILD);
+}
 
-	/* pclose() */
+static void closing(void)
+{
+	pthread_t thread;
+	pid_t shell;
+	void *result;
+
 	over = ready = cleaned = 0;
 	snprintf(command, sizeof command,
 		 "exec >&-; trap 'exit 4' USR2; echo $$ >%s.new; mv %s.new %s; "
@@ -201,6 +213,19 @@ int main(void)
 	CHECK(result == PTHREAD_CANCELED);
 	CHECK_EQ(over, 1);
 	CHECK_EQ(cleaned, 0);
+}
+
+int main(void)
+{
+	prepare();
+	CHECK(system(NULL) != 0);
+	handlers_and_actions();
+	the_other_way_round();
+	/* The command can be interrupted where the program was to be. */
+	CHECK_EQ(WTERMSIG(system("kill -INT $$")), SIGINT);
+	CHECK_EQ(WEXITSTATUS(system("kill -QUIT $$; exit 6")), 6);
+	cancellation_of_one_of_two();
+	closing();
 	CHECK_EQ(rmdir(folder), 0);
 	return 0;
 }

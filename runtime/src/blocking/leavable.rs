@@ -1,5 +1,5 @@
-//! Jobs of the pool in which their caller is answered to, and which it may leave: look-ups of names,
-//! which take as long as a server somewhere else likes; the end of a command.
+//! Jobs of the pool in which their caller is answered to, and which it may leave: look-ups of
+//! names, which take as long as a server somewhere else likes; the end of a command.
 //!
 //! Invariant: the job is on the heap and borrows nothing; its two ends part from it as `parting.rs`
 //! says.

@@ -1,10 +1,10 @@
 //! A job's two ends, which part from it in either order: the pool's thread, and its caller.
 //!
-//! Protocol: the pool's thread says that the result is there ([`Parting::done`]), the caller that it
-//! has left ([`Parting::leave`]); whoever is second frees the job.
+//! Protocol: the pool's thread says that the result is there ([`Parting::done`]), the caller that
+//! it has left ([`Parting::leave`]); whoever is second frees the job.
 //!
-//! Invariant: who was first does not touch the job again, but for the caller that waited until it is
-//! done: it takes the result before it leaves.
+//! Invariant: who was first does not touch the job again, but for the caller that waited until it
+//! is done: it takes the result before it leaves.
 
 use core::ptr;
 use core::sync::atomic;

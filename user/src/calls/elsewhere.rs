@@ -2,8 +2,9 @@
 //! kernel thread of the blocking pool, with the caller's arguments.
 //!
 //! A disk goes on when a signal or a cancellation comes, which is acted on when it is done. In the
-//! look-up of a name handlers run, and a cancellation is acted on when it is done; but `getaddrinfo`
-//! (`names.rs`) is left. What a thread has set in its `_res` is not that kernel thread's.
+//! look-up of a name handlers run, and a cancellation is acted on when it is done; but
+//! `getaddrinfo` (`names.rs`) is left. What a thread has set in its `_res` is not that kernel
+//! thread's.
 //!
 //! # Safety
 //! For all exported functions of this file: as the C library's functions of the same name.
