@@ -274,7 +274,9 @@ fn has_handlers() -> bool {
     let bit = |signal: i32| 1u64 << (signal - 1);
     let preemption = Some(preempt::SIGNAL).filter(|&it| signals::has_interrupter_alone(it));
     let own = task::FAULTS.into_iter().chain(OF_C_LIBRARY).chain(preemption);
-    let own = own.chain(io::interrupt::signal_if_used()).map(bit).fold(0, |all, one| all | one);
+    let own = own.chain(io::interrupt::signal_if_used()).map(bit);
+    // What workers are sent for their threads' own doing comes to none that waits.
+    let own = own.fold(task::let_through_by_workers(), |all, one| all | one);
     tasks::caught_signals().is_none_or(|caught| caught & !own != 0)
 }
 

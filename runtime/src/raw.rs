@@ -373,6 +373,13 @@ pub use crate::sys::signals::{interrupter, set_interrupter_of_program};
 /// The other signals that workers let through: those that report a fault of the program.
 pub const FAULTS: [i32; 6] = crate::sys::task::FAULTS;
 
+pub use crate::sys::task::let_through;
+
+/// Whether the caller is a worker's kernel thread that runs no full thread.
+pub fn is_on_worker() -> bool {
+    sched::worker().is_some()
+}
+
 /// Tells the [`Observer`] what the chosen ones of the threads that live have used of their stacks.
 pub fn tell_living() {
     crate::stack::peak::tell_living();

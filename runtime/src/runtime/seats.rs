@@ -90,6 +90,7 @@ impl Runtime {
             };
             match make() {
                 Ok(worker) => {
+                    task::open_for_worker();
                     worker.sit_down();
                     sched::become_worker(worker);
                     giver.give(Ok(worker));

@@ -1,5 +1,7 @@
 //! The kernel thread below a worker: its id, its signals, its alternate stack, its %gs base.
 
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
 use std::ffi::{CStr, CString};
 use std::io::{self, Write};
 
@@ -37,6 +39,36 @@ pub(crate) fn set_poll_base(base: *const u8) {
 /// where the signal is not blocked.
 pub(crate) const FAULTS: [i32; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT];
+
+/// Other signals that workers let through: bits, by number less one.
+static LET_THROUGH: AtomicU64 = AtomicU64::new(0);
+
+/// Has workers that are made from now on let `signal` through, too. The embedding library has a
+/// handler for it that does not wait and runs nothing of the program's.
+pub fn let_through(signal: i32) {
+    LET_THROUGH.fetch_or(1 << (signal - 1), Relaxed);
+}
+
+/// Those signals, as bits.
+pub(crate) fn let_through_by_workers() -> u64 {
+    LET_THROUGH.load(Relaxed)
+}
+
+/// Lets those through, on a worker's kernel thread.
+pub(crate) fn open_for_worker() {
+    let signals = LET_THROUGH.load(Relaxed);
+    // SAFETY: plain libc calls on a local set.
+    let set = unsafe {
+        let mut set: libc::sigset_t = core::mem::zeroed();
+        (1..=64).filter(|signal| signals & 1 << (signal - 1) != 0).for_each(|signal| {
+            libc::sigaddset(&mut set, signal);
+        });
+        set
+    };
+    if signals != 0 {
+        change_mask(libc::SIG_UNBLOCK, &set);
+    }
+}
 
 /// Blocks all signals but [`FAULTS`] for the calling kernel thread, and lets those through.
 ///

@@ -251,16 +251,12 @@ impl<T> Lent<T> {
 /// Runs `call`, which may sleep in the kernel, on a kernel thread of the blocking pool. What it
 /// leaves in `errno` there is the caller's.
 fn away<T>(call: impl FnOnce() -> T) -> T {
-    let (result, number) = heddle::blocking(with_errno(call)).get();
-    errno::set(number);
-    result
+    heddle::blocking(told(call)).get().result()
 }
 
 /// As [`away`], for what ends when another thread, or a child, has done something.
 pub fn away_for_long<T>(call: impl FnOnce() -> T) -> T {
-    let (result, number) = raw::open_ended(with_errno(call)).get();
-    errno::set(number);
-    result
+    raw::open_ended(told(call)).get().result()
 }
 
 /// As [`away`] (`is_open_ended`: as [`away_for_long`]), while the handlers of the caller's signals
@@ -274,21 +270,41 @@ where
         false
     };
     let was_enabled = raw::set_cancellable(false);
-    let told = raw::leavable(with_errno(call), is_open_ended, answer).map(Lent::get);
+    let told = raw::leavable(told(call), is_open_ended, answer).map(Lent::get);
     raw::set_cancellable(was_enabled);
-    let Some((result, number)) = told else { unreachable!("it is never left") };
-    errno::set(number);
+    let Some(told) = told else { unreachable!("it is never left") };
+    let result = told.result();
     signals::answer_if_called();
     result
 }
 
-/// `call` with the caller's `errno`, and what it leaves there.
-fn with_errno<T>(call: impl FnOnce() -> T) -> impl FnOnce() -> Lent<(T, c_int)> + Send {
+/// What a call on a kernel thread of the blocking pool has told.
+struct Told<T> {
+    result: T,
+    errno: c_int,
+    /// It was sent `SIGPIPE`.
+    is_broken_pipe: bool,
+}
+
+impl<T> Told<T> {
+    /// The result, with the rest as if the caller had made the call itself.
+    fn result(self) -> T {
+        errno::set(self.errno);
+        if self.is_broken_pipe {
+            signals::send_to_own(libc::SIGPIPE);
+        }
+        self.result
+    }
+}
+
+/// `call` with the caller's `errno`, and what it tells.
+fn told<T>(call: impl FnOnce() -> T) -> impl FnOnce() -> Lent<Told<T>> + Send {
     let (call, before) = (Lent(call), errno::get());
     move || {
         errno::set(before);
         let result = call.get()();
-        Lent((result, errno::get()))
+        let errno = errno::get();
+        Lent(Told { result, errno, is_broken_pipe: errno == libc::EPIPE && signals::pipe::take() })
     }
 }
 
@@ -301,18 +317,7 @@ fn elsewhere(call: impl FnOnce() -> isize) -> Result<isize> {
 /// a handler to run, or is cancelled. `always`: it fails after every handler.
 fn interruptible(always: bool, mut call: impl FnMut() -> isize) -> Result<isize> {
     loop {
-        let before = errno::get();
-        let call = Lent(&mut call);
-        let (result, number) = raw::blocking_interruptible(
-            move || {
-                errno::set(before);
-                let result = call.get()();
-                Lent((result, errno::get()))
-            },
-            signals::is_due,
-        )
-        .get();
-        errno::set(number);
+        let result = raw::blocking_interruptible(told(&mut call), signals::is_due).get().result();
         match checked(result) {
             Err(Stop::Error(libc::EINTR)) => resumed(Stop::Cancelled, always)?,
             done => {

@@ -19,17 +19,11 @@ use crate::threads::{self, Pthread};
 use crate::{errno, real};
 
 /// A write or send that failed for want of a reader raises `SIGPIPE` in the thread that made it.
-/// The kernel has sent it to the worker, if at all, which has it blocked.
+/// Where the kernel was not asked to send none, that one is pending, and this adds nothing.
 pub fn broken_pipe(stop: &Stop) {
-    if *stop != Stop::Error(libc::EPIPE) {
-        return;
+    if *stop == Stop::Error(libc::EPIPE) {
+        signals::send_to_own(libc::SIGPIPE);
     }
-    let at_once = timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a valid set and time. The worker is rid of it.
-    errno::kept(|| unsafe {
-        libc::sigtimedwait(&mask::set_of(signals::bit(libc::SIGPIPE)), ptr::null_mut(), &at_once)
-    });
-    signals::send_to_own(libc::SIGPIPE);
 }
 
 /// Never, as a deadline.

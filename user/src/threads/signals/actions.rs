@@ -4,6 +4,8 @@
 //! The handlers of faults are called by `faults.rs`, which says why: the kernel has one handler for
 //! all ([`entry`], or the runtime's for SIGSEGV), and what the program sets is kept here.
 //!
+//! SIGPIPE is kept, too: the kernel sends it to workers (`pipe.rs`).
+//!
 //! The preemption signal stays the runtime's once it has it, which calls the program's handler for
 //! what others have sent, with the runtime's flags.
 //!
@@ -28,6 +30,7 @@ use libc::sigaction;
 
 use super::faults::entry;
 use super::kept::Words;
+use super::pipe;
 use crate::calls::mask;
 use crate::errno;
 
@@ -60,7 +63,7 @@ impl Kept {
 const _: () = assert!(libc::SIG_DFL == 0);
 
 /// Of how many signals.
-const COUNT: usize = raw::FAULTS.len() + 1;
+const COUNT: usize = raw::FAULTS.len() + 2;
 /// What they have.
 static KEPT: [Kept; COUNT] = [const { Kept::new() }; COUNT];
 /// Whose [`KEPT`] is: the process that began to keep. A child of `vfork` has another number, and
@@ -82,7 +85,7 @@ pub fn is_in_vfork() -> bool {
 
 /// The runtime's list of faults, in its order, and what is kept last.
 fn numbers() -> impl Iterator<Item = c_int> {
-    raw::FAULTS.into_iter().chain([raw::PREEMPTION_SIGNAL])
+    raw::FAULTS.into_iter().chain([libc::SIGPIPE, raw::PREEMPTION_SIGNAL])
 }
 
 /// What is kept for this signal, if it is one of those.
@@ -107,7 +110,15 @@ fn is_runtimes(handler: usize) -> bool {
 
 /// Whether the kernel's handler is ours.
 fn is_ours(handler: usize) -> bool {
-    handler == entry as *const () as usize || is_runtimes(handler)
+    handler == our_handler(libc::SIGPIPE) || handler == our_handler(0) || is_runtimes(handler)
+}
+
+/// The kernel's handler for this signal: of SIGPIPE, or of faults.
+fn our_handler(signal: c_int) -> usize {
+    match signal {
+        libc::SIGPIPE => pipe::arrived as *const () as usize,
+        _ => entry as *const () as usize,
+    }
 }
 
 fn kernels(signal: c_int) -> Option<sigaction> {
@@ -131,7 +142,9 @@ pub fn action_of(signal: c_int) -> Option<sigaction> {
 fn is_looked_at(signal: c_int, action: &sigaction) -> bool {
     match signal {
         libc::SIGSEGV => true,
-        libc::SIGBUS | libc::SIGFPE | libc::SIGILL => action.sa_sigaction == libc::SIG_DFL,
+        libc::SIGBUS | libc::SIGFPE | libc::SIGILL | libc::SIGPIPE => {
+            action.sa_sigaction == libc::SIG_DFL
+        }
         _ => false,
     }
 }
@@ -145,7 +158,7 @@ fn in_kernel(signal: c_int, action: &sigaction) -> sigaction {
         return ours;
     }
     if looks || !is_plain(action) {
-        ours.sa_sigaction = entry as *const () as usize;
+        ours.sa_sigaction = our_handler(signal);
         let kept_flags = libc::SA_ONSTACK | libc::SA_RESTART;
         ours.sa_flags = action.sa_flags & kept_flags | libc::SA_SIGINFO | libc::SA_NODEFER;
         ours.sa_mask = mask::set_of(0);

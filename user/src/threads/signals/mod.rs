@@ -36,6 +36,7 @@ mod masked;
 mod news;
 mod older;
 mod pending;
+pub mod pipe;
 pub mod process;
 mod queue;
 mod sent;
@@ -241,6 +242,14 @@ fn send_info(target: &Pthread, info: &siginfo_t) -> c_int {
         _ => raw::when_unpinned(call, target.slot.load(Relaxed) as usize),
     }
     0
+}
+
+/// Sends `me`, the calling thread, a signal that the kernel has sent to its worker, from its
+/// handler: it is handled when the thread is called, which is at once where it may be.
+fn send_from_handler(me: &Pthread, info: &siginfo_t) {
+    // Step 1 of the protocol.
+    me.signals.pending.add(info);
+    raw::when_unpinned(call, me.slot.load(Relaxed) as usize);
 }
 
 fn call(slot: usize, _times: u32) {
