@@ -45,6 +45,14 @@ pub fn pending() -> u64 {
     set
 }
 
+/// Sends the process's main thread a signal.
+pub fn send_to_main(signal: c_int) {
+    // SAFETY: numbers; the main thread has that of the process.
+    errno::kept(|| unsafe {
+        libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::getpid(), signal)
+    });
+}
+
 /// What the process's main thread has blocked; everything, where the kernel does not tell.
 pub fn blocked_by_main() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -1,25 +1,24 @@
 //! `SIGPIPE`, which a write without a reader raises in the thread that made it.
 //!
 //! The kernel sends it to the kernel thread that made the system call. For a full thread that is a
-//! worker, where the C library writes by itself, as stdio does, or the program by number: so workers
-//! let it through, and the kernel has a handler of ours for it ([`arrived`]), which makes it the
-//! full thread's. Or it is a kernel thread of the pool, which blocks it: there it is taken when the
-//! call is done ([`take`]), and sent to the thread that waits for the call.
+//! worker, where the C library writes by itself, as stdio does, or the program by number: so
+//! workers let it through, and the kernel has a handler of ours for it ([`arrived`]), which makes
+//! it the full thread's. Or it is a kernel thread of the pool, which blocks it: there it is taken
+//! when the call is done ([`take`]), and sent to the thread that waits for the call.
 //!
-//! Invariant: none stays pending at a kernel thread of this library's, where it would act later, for
-//! somebody else.
+//! Invariant: none stays pending at a kernel thread of this library's, where it would act later,
+//! for somebody else.
 
 use core::ffi::{c_int, c_void};
-use core::ptr;
 
 use heddle::raw;
-use libc::{siginfo_t, timespec};
+use libc::siginfo_t;
 
 use super::actions::kept;
 use super::faults::entry;
 use super::{bit, send_from_handler};
-use crate::calls::mask;
 use crate::errno;
+use crate::sys::signals;
 use crate::threads::{own, this};
 
 /// Before the first worker is made.
@@ -37,22 +36,12 @@ pub extern "C-unwind" fn arrived(signal: c_int, info: *mut siginfo_t, context: *
             errno::kept(|| send_from_handler(me, unsafe { &*info }));
         }
         // One that was sent to the process: no handler of the program's may run here.
-        None if raw::is_on_worker() && !is_default => {
-            // SAFETY: numbers.
-            errno::kept(|| unsafe {
-                libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::getpid(), signal)
-            });
-        }
+        None if raw::is_on_worker() && !is_default => signals::send_to_main(signal),
         _ => entry(signal, info, context),
     }
 }
 
 /// Takes it from the calling kernel thread, which blocks it: whether it was there.
 pub fn take() -> bool {
-    let at_once = timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a valid set and time.
-    let taken = errno::kept(|| unsafe {
-        libc::sigtimedwait(&mask::set_of(bit(libc::SIGPIPE)), ptr::null_mut(), &at_once)
-    });
-    taken == libc::SIGPIPE
+    signals::take(bit(libc::SIGPIPE)).is_some()
 }
