@@ -370,10 +370,8 @@ pub const PREEMPTION_SIGNAL: i32 = crate::preempt::SIGNAL;
 /// Its handler, which passes on what it is not for; and who says what the program has set for that.
 pub use crate::sys::signals::{interrupter, set_interrupter_of_program};
 
-/// The other signals that workers let through: those that report a fault of the program.
-pub const FAULTS: [i32; 6] = crate::sys::task::FAULTS;
-
-pub use crate::sys::task::let_through;
+/// The other signals that workers let through: those that report a fault of the program; and more.
+pub use crate::sys::task::{FAULTS, let_through};
 
 /// Whether the caller is a worker's kernel thread that runs no full thread.
 pub fn is_on_worker() -> bool {

@@ -244,14 +244,6 @@ fn send_info(target: &Pthread, info: &siginfo_t) -> c_int {
     0
 }
 
-/// Sends `me`, the calling thread, a signal that the kernel has sent to its worker, from its
-/// handler: it is handled when the thread is called, which is at once where it may be.
-fn send_from_handler(me: &Pthread, info: &siginfo_t) {
-    // Step 1 of the protocol.
-    me.signals.pending.add(info);
-    raw::when_unpinned(call, me.slot.load(Relaxed) as usize);
-}
-
 fn call(slot: usize, _times: u32) {
     registry::with(slot as u32, |target| {
         if let Some(thread) = target.thread() {

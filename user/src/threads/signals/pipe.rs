@@ -10,16 +10,17 @@
 //! for somebody else.
 
 use core::ffi::{c_int, c_void};
+use core::sync::atomic::Ordering::Relaxed;
 
 use heddle::raw;
 use libc::siginfo_t;
 
 use super::actions::kept;
 use super::faults::entry;
-use super::{bit, send_from_handler};
+use super::{bit, call};
 use crate::errno;
 use crate::sys::signals;
-use crate::threads::{own, this};
+use crate::threads::{Pthread, own, this};
 
 /// Before the first worker is made.
 pub fn begin() {
@@ -33,12 +34,19 @@ pub extern "C-unwind" fn arrived(signal: c_int, info: *mut siginfo_t, context: *
     match me {
         Some(me) if me.signals.blocked() & bit(signal) != 0 || !is_default => {
             // SAFETY: the kernel passes a valid siginfo.
-            errno::kept(|| send_from_handler(me, unsafe { &*info }));
+            errno::kept(|| pass_on(me, unsafe { &*info }));
         }
         // One that was sent to the process: no handler of the program's may run here.
         None if raw::is_on_worker() && !is_default => signals::send_to_main(signal),
         _ => entry(signal, info, context),
     }
+}
+
+/// Makes it the thread's own: it is handled when that is called, which is at once where it may be.
+fn pass_on(me: &Pthread, info: &siginfo_t) {
+    // Step 1 of the protocol.
+    me.signals.pending.add(info);
+    raw::when_unpinned(call, me.slot.load(Relaxed) as usize);
 }
 
 /// Takes it from the calling kernel thread, which blocks it: whether it was there.
