@@ -2,15 +2,19 @@
  *
  * A thread in system() runs handlers, which end nothing; SIGINT and SIGQUIT are ignored meanwhile
  * and SIGCHLD is blocked for it. A cancellation kills the shell and ends the thread; then the
- * program's actions are as before. A thread in pclose() runs handlers, too, and is not ended.
+ * program's actions are as before; and so they are when a handler ends the thread, or jumps. A
+ * thread in pclose() runs handlers, too, and is not ended.
  */
 #define _GNU_SOURCE
 #include "check.h"
+#include <setjmp.h>
 #include <signal.h>
 #include <sys/wait.h>
 
 static char folder[] = "/tmp/heddle-system-XXXXXX", path[64], command[320];
+static char done[64];
 static int handled, interrupts, children, ready, over, cleaned;
+static sigjmp_buf back;
 
 static void on_user(int number)
 {
@@ -28,6 +32,24 @@ static void on_child(int number)
 {
 	(void)number;
 	add_value(&children, 1);
+}
+
+static void on_jump(int number)
+{
+	(void)number;
+	siglongjmp(back, 1);
+}
+
+static void on_end(int number)
+{
+	(void)number;
+	pthread_exit(&over);
+}
+
+static void on_nested(int number)
+{
+	(void)number;
+	CHECK_EQ(system(command), 3 << 8);
 }
 
 static void clean(void *arg)
@@ -70,6 +92,34 @@ static void *in_system(void *arg)
 	return NULL;
 }
 
+static void has_action(int number, void (*handler)(int))
+{
+	struct sigaction action;
+
+	CHECK_EQ(sigaction(number, NULL, &action), 0);
+	CHECK(action.sa_handler == handler);
+}
+
+/* A handler jumps out of it. */
+static void *jumps(void *arg)
+{
+	sigset_t mask;
+
+	CHECK_EQ(sigemptyset(&mask), 0);
+	CHECK_EQ(sigaddset(&mask, SIGCHLD), 0);
+	if (sigsetjmp(back, 1) == 0) {
+		CHECK_EQ(pthread_sigmask(SIG_UNBLOCK, &mask, NULL), 0);
+		system(arg);
+		CHECK(0);
+	}
+	has_action(SIGINT, on_interrupt);
+	has_action(SIGQUIT, SIG_IGN);
+	CHECK_ERRNO(waitpid(-1, NULL, 0), ECHILD);
+	CHECK_EQ(WEXITSTATUS(system("exit 5")), 5);
+	has_action(SIGINT, on_interrupt);
+	return NULL;
+}
+
 /* Comes while the main thread is in it, and stays longer. */
 static void *in_system_later(void *arg)
 {
@@ -89,14 +139,6 @@ static void *in_pclose(void *arg)
 	add_value(&over, 1);
 	pthread_testcancel();
 	return NULL;
-}
-
-static void has_action(int number, void (*handler)(int))
-{
-	struct sigaction action;
-
-	CHECK_EQ(sigaction(number, NULL, &action), 0);
-	CHECK(action.sa_handler == handler);
 }
 
 /* Three signals, each of which the waiting thread handles at once. */
@@ -121,6 +163,7 @@ static void prepare(void)
 	snprintf(command, sizeof command,
 		 "trap 'exit 3' USR2; echo $$ >%s.new; mv %s.new %s; while :; do sleep 0.01; done",
 		 path, path, path);
+	snprintf(done, sizeof done, "%s/done", folder);
 	CHECK_EQ(sigaction(SIGUSR1, &action, NULL), 0);
 	CHECK(signal(SIGINT, on_interrupt) != SIG_ERR);
 	CHECK(signal(SIGQUIT, SIG_IGN) != SIG_ERR);
@@ -170,6 +213,98 @@ static void cancel_and_join(pthread_t thread, pid_t shell)
 	CHECK_EQ(pthread_join(thread, &result), 0);
 	CHECK(result == PTHREAD_CANCELED);
 	CHECK_ERRNO(kill(shell, 0), ESRCH);
+}
+
+/* Handlers, and a cancellation, while the main thread is in it. */
+static void *disturbs(void *arg)
+{
+	struct sigaction action = { 0 };
+	pthread_t thread;
+	pid_t shell;
+	FILE *file;
+
+	for (int i = 0; action.sa_handler != SIG_IGN; i++) {
+		CHECK(i < 2000);
+		sleep_ms(10);
+		CHECK_EQ(sigaction(SIGINT, NULL, &action), 0);
+	}
+	thread = start_thread(in_system, command);
+	shell = shell_of();
+	interrupt(thread, shell);
+	cancel_and_join(thread, shell);
+	has_action(SIGINT, SIG_IGN);
+	file = fopen(done, "w");
+	CHECK(file);
+	CHECK_EQ(fclose(file), 0);
+	return arg;
+}
+
+static void beside_the_main_thread(void)
+{
+	char until[128];
+	pthread_t thread;
+
+	over = 0;
+	snprintf(until, sizeof until, "until [ -e %s ]; do sleep 0.01; done", done);
+	thread = start_thread(disturbs, NULL);
+	CHECK_EQ(system(until), 0);
+	join_thread(thread);
+	CHECK_EQ(unlink(done), 0);
+	has_action(SIGINT, on_interrupt);
+	has_action(SIGQUIT, SIG_IGN);
+}
+
+/* Out of two calls at once, the inner one a handler's; then by the handler of their end. */
+static void jumps_out(void)
+{
+	pthread_t thread;
+	pid_t outer, inner;
+	sigset_t mask, before;
+
+	CHECK(signal(SIGHUP, on_jump) != SIG_ERR);
+	CHECK(signal(SIGUSR1, on_nested) != SIG_ERR);
+	thread = start_thread(jumps, command);
+	outer = shell_of();
+	CHECK_EQ(pthread_kill(thread, SIGUSR1), 0);
+	inner = shell_of();
+	CHECK_EQ(kill(outer, 0), 0);
+	CHECK_EQ(pthread_kill(thread, SIGHUP), 0);
+	join_thread(thread);
+	CHECK_ERRNO(kill(outer, 0), ESRCH);
+	CHECK_ERRNO(kill(inner, 0), ESRCH);
+	CHECK(signal(SIGCHLD, on_jump) != SIG_ERR);
+	CHECK_EQ(sigemptyset(&mask), 0);
+	CHECK_EQ(sigaddset(&mask, SIGCHLD), 0);
+	CHECK_EQ(pthread_sigmask(SIG_BLOCK, &mask, &before), 0);
+	join_thread(start_thread(jumps, "exit 3"));
+	CHECK(signal(SIGCHLD, on_child) != SIG_ERR);
+	CHECK_EQ(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
+}
+
+/* The inner call returns to the outer one, and a handler ends the thread. */
+static void ends_in_it(void)
+{
+	pthread_t thread;
+	pid_t outer, inner;
+
+	cleaned = 0;
+	CHECK(signal(SIGHUP, on_end) != SIG_ERR);
+	thread = start_thread(in_system, command);
+	outer = shell_of();
+	CHECK_EQ(pthread_kill(thread, SIGUSR1), 0);
+	inner = shell_of();
+	CHECK_EQ(kill(inner, SIGUSR2), 0);
+	while (kill(inner, 0) == 0)
+		sleep_ms(10);
+	CHECK_EQ(kill(outer, 0), 0);
+	has_action(SIGINT, SIG_IGN);
+	CHECK_EQ(pthread_kill(thread, SIGHUP), 0);
+	CHECK(join_thread(thread) == &over);
+	CHECK_EQ(cleaned, 1);
+	CHECK_ERRNO(kill(outer, 0), ESRCH);
+	CHECK_ERRNO(waitpid(-1, NULL, 0), ECHILD);
+	has_action(SIGINT, on_interrupt);
+	CHECK(signal(SIGUSR1, on_user) != SIG_ERR);
 }
 
 static void cancellation_of_one_of_two(void)
@@ -225,6 +360,9 @@ int main(void)
 	CHECK_EQ(WTERMSIG(system("kill -INT $$")), SIGINT);
 	CHECK_EQ(WEXITSTATUS(system("kill -QUIT $$; exit 6")), 6);
 	cancellation_of_one_of_two();
+	beside_the_main_thread();
+	jumps_out();
+	ends_in_it();
 	closing();
 	CHECK_EQ(rmdir(folder), 0);
 	return 0;

@@ -35,6 +35,7 @@ mod poll;
 mod process;
 mod select;
 mod shell;
+pub mod shells;
 mod signal;
 mod sleep;
 mod socket;

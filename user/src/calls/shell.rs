@@ -1,13 +1,18 @@
 //! Commands of the shell: `system`, `popen`, `pclose`.
 //!
 //! A full thread's `system` is made here, as the C library makes it, so that handlers run while the
-//! command does, and a cancellation ends it. While any thread is in it the process ignores SIGINT
-//! and SIGQUIT; the C library counts who is in its own, and puts back what the first found. So all
-//! calls that overlap go one way: that of the first of them.
+//! command does, and a cancellation ends it; `shells.rs` sees to calls that are left. A kernel
+//! thread's is the C library's, unless calls are being made here: then it is made here, too, and no
+//! cancellation ends it.
 //!
-//! Invariant: nobody is in one of the two ways while somebody is in the other. A kernel thread that
-//! was cancelled in the C library's stays counted there; then full threads go that way, too, and no
-//! cancellation ends what they call.
+//! While any thread is in `system` the process ignores SIGINT and SIGQUIT. The C library counts who
+//! is in its own, and puts back what the first found. So while anybody is in that one, ignoring is
+//! its business; who comes out of it last ignores again if others are in a call made here. What the
+//! program had is noted by the first of all.
+//!
+//! Invariant: nobody enters the C library's while a call is being made here: it would take what is
+//! ignored for the program's. A kernel thread that has left the C library's by a cancellation or a
+//! jump stays counted there: from then on calls made here ignore nothing.
 //!
 //! # Safety
 //! For all exported functions of this file: as the C library's functions of the same name.
@@ -18,12 +23,13 @@ use core::ptr;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 
-use heddle::raw;
+use heddle::raw::Interest;
 use libc::{FILE, pid_t, posix_spawnattr_t, sigaction, sigset_t};
 
 use super::mask::{self, own, start_program, with};
 use super::{
-    Result, Stop, away, away_answering, away_for_long, checked, exported, made_int, process,
+    Result, Stop, away, away_answering, checked, exported, interruptible, made_int, shells,
+    wait_ready_once,
 };
 use crate::threads::cancel;
 use crate::threads::signals::actions::{Kept, alone, ignoring};
@@ -38,49 +44,65 @@ static BEFORE: [Kept; 2] = [const { Kept::new() }; 2];
 static OURS: AtomicU32 = AtomicU32::new(0);
 static THEIRS: AtomicU32 = AtomicU32::new(0);
 
-/// How a call is made.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
-    Ours,
-    Theirs,
+/// Before a call that is made here.
+pub fn enter() {
+    alone(|| {
+        if OURS.fetch_add(1, Relaxed) == 0 && THEIRS.load(Relaxed) == 0 {
+            note();
+            ignore();
+        }
+    });
 }
 
-impl Way {
-    fn count(self) -> &'static AtomicU32 {
-        if self == Way::Ours { &OURS } else { &THEIRS }
-    }
+/// After it.
+pub fn leave() {
+    alone(|| {
+        if OURS.fetch_sub(1, Relaxed) == 1 && THEIRS.load(Relaxed) == 0 {
+            put_back();
+        }
+    });
+}
 
-    /// Before a call: the way of those that are in one, else what suits the caller.
-    fn enter() -> Way {
-        let suits = if crate::me().is_some() { Way::Ours } else { Way::Theirs };
-        alone(|| {
-            let are_in = |way: Way| way.count().load(Relaxed) != 0;
-            let way = [Way::Ours, Way::Theirs].into_iter().find(|way| are_in(*way));
-            let way = way.unwrap_or(suits);
-            if way.count().fetch_add(1, Relaxed) == 0 && way == Way::Ours {
-                ignore();
-            }
-            way
-        })
-    }
+/// Before a kernel thread's call: whether it is the C library's; else it is made here.
+fn enter_theirs() -> bool {
+    alone(|| {
+        if OURS.load(Relaxed) != 0 {
+            OURS.fetch_add(1, Relaxed);
+            return false;
+        }
+        if THEIRS.fetch_add(1, Relaxed) == 0 {
+            note();
+        }
+        true
+    })
+}
 
-    fn leave(self) {
-        alone(|| {
-            if self.count().fetch_sub(1, Relaxed) == 1 && self == Way::Ours {
-                put_back();
-            }
-        });
+/// After one of the C library's.
+fn leave_theirs() {
+    alone(|| {
+        if THEIRS.fetch_sub(1, Relaxed) == 1 && OURS.load(Relaxed) != 0 {
+            ignore();
+        }
+    });
+}
+
+fn note() {
+    for (signal, kept) in IGNORED.into_iter().zip(&BEFORE) {
+        // SAFETY: all zero bytes are a valid action.
+        let mut before: sigaction = unsafe { core::mem::zeroed() };
+        // SAFETY: a valid place.
+        unsafe { libc::sigaction(signal, ptr::null(), &mut before) };
+        kept.set(&before);
     }
 }
 
 fn ignore() {
-    for (signal, kept) in IGNORED.into_iter().zip(&BEFORE) {
-        // SAFETY: all zero bytes are valid actions.
-        let (mut ignored, mut before): (sigaction, sigaction) = unsafe { core::mem::zeroed() };
+    for signal in IGNORED {
+        // SAFETY: all zero bytes are a valid action.
+        let mut ignored: sigaction = unsafe { core::mem::zeroed() };
         ignored.sa_sigaction = libc::SIG_IGN;
-        // SAFETY: valid places.
-        unsafe { libc::sigaction(signal, &ignored, &mut before) };
-        kept.set(&before);
+        // SAFETY: a valid action.
+        errno::kept(|| unsafe { libc::sigaction(signal, &ignored, ptr::null_mut()) });
     }
 }
 
@@ -124,67 +146,78 @@ unsafe extern "C" {
     static environ: *const *mut c_char;
 }
 
-/// The status of a child that ends, whatever handlers run meanwhile.
-fn status_of(child: pid_t) -> Result<isize> {
+/// The status of a full thread's shell, in whose wait handlers run. After each of them it is asked
+/// for anew: the handler may have forked, and a child has no such child.
+fn status_of(child: pid_t, mut pidfd: Option<c_int>) -> Result<isize> {
     let mut status = 0;
+    let place = &raw mut status;
+    // SAFETY: a valid place.
+    let wait = |options| unsafe { libc::waitpid(child, place, options) as isize };
     loop {
-        let ended = match crate::me() {
-            Some(_) => process::wait(child, &mut status, 0, ptr::null_mut()),
-            // SAFETY: a valid place. No cancellation ends it.
-            None => checked(unsafe { libc::waitpid(child, &mut status, 0) } as isize),
-        };
-        match ended {
-            Ok(_) => return Ok(status as isize),
-            Err(Stop::Error(libc::EINTR)) => {}
-            Err(stop) => return Err(stop),
+        let mut has_ended = checked(wait(libc::WNOHANG))? != 0;
+        if !has_ended {
+            let waited = match pidfd {
+                Some(pidfd) => wait_ready_once(pidfd, Interest::Read, 0).map(|()| 0),
+                None => interruptible(true, || wait(0)),
+            };
+            match waited {
+                Ok(ended) => has_ended = ended != 0,
+                Err(Stop::Error(libc::EINTR)) => {}
+                Err(Stop::Error(_)) if pidfd.is_some() => pidfd = None,
+                Err(stop) => return Err(stop),
+            }
+        }
+        if has_ended {
+            return Ok(status as isize);
         }
     }
 }
 
-/// Runs a command and waits for its end. `failure` is why no shell was started.
-fn run(command: *const c_char, failure: &mut c_int) -> Result<isize> {
+/// As [`status_of`], of a kernel thread that no cancellation ends.
+fn status_in_kernel(child: pid_t) -> Result<isize> {
+    let mut status = 0;
+    loop {
+        // SAFETY: a valid place.
+        match checked(unsafe { libc::waitpid(child, &mut status, 0) } as isize) {
+            Err(Stop::Error(libc::EINTR)) => {}
+            ended => return ended.map(|_| status as isize),
+        }
+    }
+}
+
+/// Runs a command and waits for its end; the caller, a full thread with a `frame` or a kernel
+/// thread, has entered and leaves here. `failure` is why no shell was started.
+fn run(command: *const c_char, frame: Option<usize>, failure: &mut c_int) -> Result<isize> {
     let mut before = mask::set_of(0);
     mask::change(libc::SIG_BLOCK, &mask::set_of(bit(libc::SIGCHLD)), &mut before);
-    let status = match start(command, &before) {
-        Ok(child) => status_of(child).inspect_err(|stop| {
-            if *stop == Stop::Cancelled {
-                end(child);
-            }
-        }),
-        Err(number) => {
+    let status = match (start(command, &before), frame) {
+        (Ok(child), Some(frame)) => status_of(child, shells::started(frame, child)),
+        (Ok(child), None) => status_in_kernel(child),
+        (Err(number), _) => {
             *failure = number;
             Ok(127 << 8)
         }
     };
-    errno::kept(|| mask::change(libc::SIG_SETMASK, &before, ptr::null_mut()));
+    if status == Err(Stop::Cancelled) {
+        // The unwind ends the shell.
+        return status;
+    }
+    errno::kept(|| {
+        // First of all: a handler of SIGCHLD may jump.
+        frame.map_or_else(leave, shells::over);
+        mask::change(libc::SIG_SETMASK, &before, ptr::null_mut())
+    });
     status
-}
-
-/// Ends the shell of a thread that is cancelled.
-fn end(child: pid_t) {
-    // SAFETY: no pointers.
-    unsafe { libc::kill(child, libc::SIGKILL) };
-    let was_enabled = raw::set_cancellable(false);
-    let _ = status_of(child);
-    raw::set_cancellable(was_enabled);
 }
 
 /// Of a full thread.
 fn system(command: *const c_char) -> c_int {
+    let here = 0_u8;
+    let frame = (&raw const here).addr();
     let mut failure = 0;
     let status = made_int(|| {
-        let way = Way::enter();
-        let status = match way {
-            Way::Ours => run(command, &mut failure),
-            Way::Theirs => {
-                let blocked = own();
-                // SAFETY: the caller's text.
-                let call = || unsafe { real::system(command) };
-                checked(away_for_long(|| ignoring(|| with(blocked, call))) as isize)
-            }
-        };
-        way.leave();
-        status
+        shells::begin(frame);
+        run(command, Some(frame), &mut failure)
     });
     if failure != 0 {
         errno::set(failure);
@@ -193,25 +226,26 @@ fn system(command: *const c_char) -> c_int {
 }
 
 fn system_of_kernel_thread(command: *const c_char) -> c_int {
-    let way = Way::enter();
-    let status = match way {
-        Way::Ours => in_company(command),
-        // SAFETY: the caller's text.
-        Way::Theirs => ignoring(|| unsafe { real::system(command) }),
-    };
-    way.leave();
+    if !enter_theirs() {
+        return in_company(command);
+    }
+    // SAFETY: the caller's text.
+    let status = ignoring(|| unsafe { real::system(command) });
+    leave_theirs();
     status
 }
 
 /// A kernel thread's call while full threads are in theirs: no cancellation ends it.
 fn in_company(command: *const c_char) -> c_int {
     let mut failure = 0;
-    let status = cancel::disabled(|| run(command, &mut failure));
-    let status = status.map_or(-1, |status| status as c_int);
+    let result = cancel::disabled(|| run(command, None, &mut failure));
+    if let Err(Stop::Error(number)) = result {
+        failure = number;
+    }
     if failure != 0 {
         errno::set(failure);
     }
-    status
+    result.map_or(-1, |status| status as c_int)
 }
 
 exported! {

@@ -42,13 +42,18 @@ unsafe extern "C-unwind" {
 impl Buffer {
     /// The stack pointer of the frame that it lies in.
     fn frame(&self) -> usize {
-        // SAFETY: the calling thread's own structure.
-        let guard = unsafe {
-            let own = libc::pthread_self() as usize as *const u8;
-            own.add(POINTER_GUARD).cast::<usize>().read()
-        };
-        self.registers[STACK_POINTER].rotate_right(TURNED_BITS) ^ guard
+        stack_pointer(&self.registers)
     }
+}
+
+/// The stack pointer in what `setjmp` has left.
+pub fn stack_pointer(registers: &[usize; 8]) -> usize {
+    // SAFETY: the calling thread's own structure.
+    let guard = unsafe {
+        let own = libc::pthread_self() as usize as *const u8;
+        own.add(POINTER_GUARD).cast::<usize>().read()
+    };
+    registers[STACK_POINTER].rotate_right(TURNED_BITS) ^ guard
 }
 
 /// Goes on in the innermost open block, if the unwind has come to the frame that it lies in.

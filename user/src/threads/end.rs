@@ -29,6 +29,7 @@ use super::{
     registry, signals, this,
 };
 use crate::account::tripwire;
+use crate::calls::shells;
 use crate::real;
 use crate::sys::{kept, proxy, robust};
 
@@ -97,6 +98,7 @@ unsafe extern "C-unwind" fn stop(
     // The stack pointer of the frame that is next: everything below it has been left.
     // SAFETY: the unwinder's own context.
     let frame = unsafe { _Unwind_GetCFA(context) };
+    shells::leave_below(me, frame);
     cleanup::jump_into(me, frame);
     let base = me.own.base.get();
     let is_apart = me.signals.alternate().has(frame);
@@ -114,6 +116,7 @@ extern "C" fn swallowed(_reason: c_int, _exception: *mut UnwindException) {
 
 /// Ends the calling full thread, whose frames are left: step 3 of the protocol.
 pub fn end(me: &'static Pthread) -> ! {
+    shells::leave_all(me);
     if fork::is_child_of(me) {
         raw::destroy_values();
         tell_end(me);

@@ -50,6 +50,7 @@ use self::signals::Signals;
 pub use self::schedule::priority;
 use crate::account::Born;
 use crate::account::tripwire::Tripwire;
+use crate::calls::shells::Shells;
 use crate::sys::proxy::Lent;
 
 thread_local! {
@@ -104,6 +105,7 @@ struct Own {
     /// The word that its end clears: `set_tid_address`.
     end_word: Cell<*mut u32>,
     lent: Lent,
+    shells: Shells,
 }
 
 impl Default for Own {
@@ -117,6 +119,7 @@ impl Default for Own {
             tripwire: Tripwire::default(),
             end_word: Cell::new(core::ptr::null_mut()),
             lent: Lent::default(),
+            shells: Shells::default(),
         }
     }
 }
@@ -201,6 +204,11 @@ impl Pthread {
     /// For the thread itself alone.
     pub fn lent(&self) -> &Lent {
         &self.own.lent
+    }
+
+    /// For the thread itself alone.
+    pub fn shells(&self) -> &Shells {
+        &self.own.shells
     }
 
     pub fn signals(&self) -> &Signals {

@@ -16,7 +16,8 @@ use core::ptr;
 use heddle::raw;
 
 use super::process;
-use crate::calls::mask;
+use crate::calls::{mask, shells};
+use crate::threads::cleanup::stack_pointer;
 use crate::threads::{is_running, this};
 
 /// `struct __jmp_buf_tag`.
@@ -56,14 +57,18 @@ unsafe extern "C" fn heddle_user_before_sigsetjmp(buffer: *mut Buffer, savemask:
     buffer.mark = buffer.own_mark();
 }
 
-/// Before a jump: the thread gets the mask that the buffer has, and what it lets through. A kernel
-/// thread gets it from the C library.
+/// Before a jump: shells of calls that it leaves are ended, and the thread gets the mask that the
+/// buffer has, and what it lets through. A kernel thread gets it from the C library.
 ///
 /// # Safety
 /// 1. `sigsetjmp` or `setjmp` has filled the buffer.
 unsafe fn restore(buffer: *mut Buffer) {
     if crate::me().is_some() {
         raw::jumped();
+    }
+    if let Some(me) = this() {
+        // SAFETY: by 1; a short one has these, too.
+        shells::leave_below(me, stack_pointer(unsafe { &(*buffer).registers }));
     }
     // SAFETY: by 1; of a short one no more than this is read.
     if unsafe { (*buffer).mask_was_saved } == 0 {
