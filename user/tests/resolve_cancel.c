@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * A thread that looks up a name, of a server that does not answer, runs handlers meanwhile, and
- * leaves the look-up when it is cancelled. In a mount namespace of the program's own, with an
- * /etc/resolv.conf that names a socket of the program's.
+ * A thread that looks up a name, of a server that does not answer, runs handlers meanwhile, which
+ * find that it can be cancelled, and may jump; and it leaves the look-up when it is cancelled. In
+ * a mount namespace of the program's own, with an /etc/resolv.conf that names a socket of the
+ * program's.
  */
 #define _GNU_SOURCE
 #include "check.h"
@@ -11,6 +12,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sched.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/mount.h>
@@ -24,10 +26,22 @@ static char server[INET_ADDRSTRLEN];
 
 static sem_t handled, cleaned;
 
+static sigjmp_buf back;
+
 static void handler(int signal)
 {
+	int state;
+
 	(void)signal;
+	CHECK_EQ(pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &state), 0);
+	CHECK_EQ(state, PTHREAD_CANCEL_ENABLE);
 	CHECK_EQ(sem_post(&handled), 0);
+}
+
+static void on_jump(int signal)
+{
+	handler(signal);
+	siglongjmp(back, 1);
 }
 
 static void cleanup(void *arg)
@@ -54,6 +68,19 @@ static void *looks_up_as_of_old(void *arg)
 
 	gethostbyname_r("older.heddle.test.", &entry, buffer, sizeof(buffer), &found, &error);
 	CHECK_EQ(sem_post(&cleaned), 0);
+	return arg;
+}
+
+/* What is looked up may be written to yet. */
+static void *jumps(void *arg)
+{
+	static struct hostent entry, *found;
+	static char buffer[1024];
+	static int error;
+
+	if (sigsetjmp(back, 1) == 0)
+		gethostbyname_r("left.heddle.test.", &entry, buffer, sizeof(buffer), &found, &error);
+	sleep(PATIENCE_S);
 	return arg;
 }
 
@@ -125,6 +152,16 @@ int main(void)
 	CHECK_EQ(pthread_kill(thread, SIGUSR1), 0);
 	CHECK_EQ(sem_wait(&handled), 0);
 	CHECK_EQ(sem_trywait(&cleaned), -1);
+	CHECK(signal(SIGUSR1, on_jump) != SIG_ERR);
+	thread = start_thread(jumps, NULL);
+	wait_for_question(fd);
+	begin = now_ms();
+	CHECK_EQ(pthread_kill(thread, SIGUSR1), 0);
+	CHECK_EQ(sem_wait(&handled), 0);
+	CHECK_EQ(pthread_cancel(thread), 0);
+	CHECK_EQ(pthread_join(thread, &result), 0);
+	CHECK(result == PTHREAD_CANCELED);
+	CHECK(now_ms() - begin <= SOON_S * 1000);
 	/* A look-up that was left, or is not over, does no harm at the end of the process. */
 	return 0;
 }

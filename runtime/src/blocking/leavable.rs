@@ -37,8 +37,8 @@ impl<F, T> Drop for Mine<F, T> {
 
 /// As [`blocking`], but when the caller, a full thread, is called or cancelled meanwhile it asks
 /// whether it `is_to_leave`: then it goes on at once, with `None`, and what `f` returns is dropped
-/// on the pool. `is_to_leave` answers the call of the thread, and may end it. `is_open_ended` as in
-/// [`super::open_ended`].
+/// on the pool. `is_to_leave` answers the call of the thread, and may end it; or fork: it is `None`
+/// in the child, which has no pool, too. `is_open_ended` as in [`super::open_ended`].
 pub fn leavable<F, T>(f: F, is_open_ended: bool, mut is_to_leave: impl FnMut() -> bool) -> Option<T>
 where
     F: FnOnce() -> T + Send + 'static,
@@ -59,6 +59,9 @@ where
     }
     let manner = lot::Manner { is_cancellable: true, ..lot::Manner::PLAIN };
     while !mine.parting().is_done() {
+        if !crate::thread::is_user_level() {
+            return None;
+        }
         let word = mine.parting().word();
         // SAFETY: the word lives until the caller has left.
         let ended = unsafe { lot::futex_wait(word, RUNNING, lot::Moment::Never, manner) };

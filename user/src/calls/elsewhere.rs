@@ -16,21 +16,22 @@ use libc::{hostent, off_t, sockaddr, socklen_t, ssize_t};
 use heddle::raw;
 
 use super::{away, away_answering, exported, interruptible, made};
+use crate::threads::cancel;
 
 /// Makes a call on the pool; a point of cancellation.
 fn plainly<T>(call: impl FnOnce() -> T) -> T {
     if raw::is_cancelled() {
-        crate::threads::cancel::act();
+        cancel::act();
     }
     away(call)
 }
 
-/// As [`plainly`], while handlers run.
-fn answering<T: 'static>(call: impl FnOnce() -> T + 'static) -> T {
-    if raw::is_cancelled() {
-        crate::threads::cancel::act();
-    }
-    away_answering(false, call)
+/// As [`plainly`], while handlers run. A child that one of them forks makes the call itself.
+fn answering<T: 'static>(call: impl FnOnce() -> T + Copy + 'static) -> T {
+    cancel::test();
+    let result = away_answering(false, call).unwrap_or_else(call);
+    cancel::test();
+    result
 }
 
 /// Defines exported functions that make the C library's call of the first name on the pool, in one

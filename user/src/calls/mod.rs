@@ -261,22 +261,31 @@ pub fn away_for_long<T>(call: impl FnOnce() -> T) -> T {
 }
 
 /// As [`away`] (`is_open_ended`: as [`away_for_long`]), while the handlers of the caller's signals
-/// run; neither they nor a cancellation end it.
-fn away_answering<T>(is_open_ended: bool, call: impl FnOnce() -> T + 'static) -> T
+/// run; neither they nor a cancellation end it. From a cancellation on no handler runs. `None` in a
+/// child that a handler has forked: nobody makes the call there.
+fn away_answering<T>(is_open_ended: bool, call: impl FnOnce() -> T + 'static) -> Option<T>
 where
     T: 'static,
 {
+    let mut is_cancelled = false;
     let answer = || {
-        errno::kept(signals::interrupted);
+        if is_cancelled {
+            raw::answer_call();
+        } else if errno::kept(signals::interrupted) == Then::End {
+            is_cancelled = true;
+            raw::set_cancellable(false);
+        }
         false
     };
-    let was_enabled = raw::set_cancellable(false);
-    let told = raw::leavable(told(call), is_open_ended, answer).map(Lent::get);
-    raw::set_cancellable(was_enabled);
-    let Some(told) = told else { unreachable!("it is never left") };
-    let result = told.result();
+    let told = raw::leavable(told(call), is_open_ended, answer);
+    if is_cancelled {
+        raw::set_cancellable(true);
+        // For signals that came since.
+        raw::call_again();
+    }
+    let result = told?.get().result();
     signals::answer_if_called();
-    result
+    Some(result)
 }
 
 /// What a call on a kernel thread of the blocking pool has told.

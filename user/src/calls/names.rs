@@ -80,7 +80,7 @@ impl Drop for Answer {
     }
 }
 
-/// The answer, unless the thread is cancelled meanwhile.
+/// The answer, unless the thread is cancelled meanwhile. A child that a handler forks asks itself.
 ///
 /// # Safety
 /// 1. As [`Question::new`].
@@ -93,7 +93,15 @@ unsafe fn ask(
     let question = unsafe { Question::new(node, service, hints) };
     let before = errno::get();
     let is_to_leave = || errno::kept(signals::interrupted) == Then::End;
-    Some(raw::leavable(move || question.ask(before), false, is_to_leave)?.take())
+    if let Some(answer) = raw::leavable(move || question.ask(before), false, is_to_leave) {
+        return Some(answer.take());
+    }
+    if crate::me().is_some() {
+        return None;
+    }
+    // SAFETY: by 1.
+    let question = unsafe { Question::new(node, service, hints) };
+    Some(question.ask(before).take())
 }
 
 exported! {

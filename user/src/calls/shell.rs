@@ -23,7 +23,7 @@ use core::ptr;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 
-use heddle::raw::Interest;
+use heddle::raw::{self, Interest};
 use libc::{FILE, pid_t, posix_spawnattr_t, sigaction, sigset_t};
 
 use super::mask::{self, own, start_program, with};
@@ -263,8 +263,15 @@ exported! {
     }
 
     (heddle_user_pclose) (stream: *mut FILE) -> c_int {
+        let was_enabled = raw::set_cancellable(false);
         // SAFETY: the caller's stream.
-        away_answering(true, move || unsafe { libc::pclose(stream) })
+        let status = away_answering(true, move || unsafe { libc::pclose(stream) });
+        cancel::put_back(was_enabled);
+        status.unwrap_or_else(|| {
+            // In a child, whose child the command is not.
+            errno::set(libc::ECHILD);
+            -1
+        })
     }
 
     (heddle_user_system) (command: *const c_char) -> c_int {

@@ -87,6 +87,19 @@ fn ask(target: &Pthread) -> bool {
     target.own.asynchronous.load(SeqCst)
 }
 
+/// A full thread's cancellation was disabled for a call, or was before.
+pub fn put_back(was_enabled: bool) {
+    raw::set_cancellable(was_enabled);
+    act_if_asynchronous();
+}
+
+/// The calling full thread's cancellation was enabled, perhaps: one that is pending may be due.
+fn act_if_asynchronous() {
+    if is_asynchronous() {
+        test();
+    }
+}
+
 /// Makes a call of a kernel thread's that no cancellation is to end.
 pub fn disabled<T>(call: impl FnOnce() -> T) -> T {
     let mut before = 0;
@@ -108,10 +121,10 @@ unsafe extern "C-unwind" fn heddle_user_pthread_setcancelstate(
     state: c_int,
     old: *mut c_int,
 ) -> c_int {
-    let Some(me) = this() else {
+    if this().is_none() {
         // SAFETY: the caller's place.
         return unsafe { real::pthread_setcancelstate(state, old) };
-    };
+    }
     if state != ENABLE && state != DISABLE {
         return libc::EINVAL;
     }
@@ -120,10 +133,7 @@ unsafe extern "C-unwind" fn heddle_user_pthread_setcancelstate(
         // SAFETY: the caller's place.
         unsafe { old.write(if was_enabled { ENABLE } else { DISABLE }) };
     }
-    // ORDER: the thread's own word.
-    if state == ENABLE && me.own.asynchronous.load(SeqCst) {
-        test();
-    }
+    act_if_asynchronous();
     0
 }
 
