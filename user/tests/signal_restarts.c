@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
  * What a handler with SA_RESTART makes of a wait in the middle: one with a deadline fails with
- * EINTR, for the kernel does not go on with such; one without goes on; and a write of which a part
- * was taken says how much, whatever the handler wants.
+ * EINTR, for the kernel does not go on with such; one without goes on; and a call of which a part
+ * was moved says how much, whatever the handler wants.
  */
 #define _GNU_SOURCE
 #include "kill_until.h"
@@ -12,13 +12,16 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 
-enum { MUCH = 4 << 20 };
+enum { MUCH = 4 << 20, SENDS = 2, RECEIVES = 6 };
 
 static sem_t sem;
 static int private_word, *shared_word, seen, ready;
 static char *bytes;
 static int pipe_ends[2], sockets[2];
+static struct sockaddr_un crowded = { .sun_family = AF_UNIX };
+static socklen_t crowded_length = sizeof(sa_family_t);
 
 static void on_signal(int number)
 {
@@ -64,8 +67,36 @@ static long shared_futex(void)
 	return syscall(SYS_futex, shared_word, FUTEX_WAIT, 0, &time, NULL, 0);
 }
 
+/* A listener with as many connections as it takes: who wants one more waits. */
+static void make_crowd(void)
+{
+	int listener = socket(AF_UNIX, SOCK_STREAM, 0), first = socket(AF_UNIX, SOCK_STREAM, 0);
+	CHECK_EQ(bind(listener, (struct sockaddr *)&crowded, crowded_length), 0);
+	crowded_length = sizeof crowded;
+	CHECK_EQ(getsockname(listener, (struct sockaddr *)&crowded, &crowded_length), 0);
+	CHECK_EQ(listen(listener, 0), 0);
+	CHECK_EQ(connect(first, (struct sockaddr *)&crowded, crowded_length), 0);
+}
+
+static long timed_connect(void)
+{
+	struct timeval time = { 3600, 0 };
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+	CHECK_EQ(setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &time, sizeof time), 0);
+	return connect(fd, (struct sockaddr *)&crowded, crowded_length);
+}
+
+static long timed_accept(void)
+{
+	struct timeval time = { 3600, 0 };
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	CHECK_EQ(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time), 0);
+	CHECK_EQ(listen(fd, 1), 0);
+	return accept(fd, NULL, NULL);
+}
+
 static long (*const timed[])(void) = { timed_sem, clock_sem, timed_futex, moment_futex,
-				       shared_futex };
+				       shared_futex, timed_connect, timed_accept };
 
 static void *fails(void *arg)
 {
@@ -139,13 +170,52 @@ static long write_socket(void)
 	return write(sockets[1], bytes, MUCH);
 }
 
+static long send_message(void)
+{
+	struct iovec parts[] = { { bytes, MUCH / 2 }, { bytes + MUCH / 2, MUCH / 2 } };
+	struct msghdr message = { .msg_iov = parts, .msg_iovlen = 2 };
+	return sendmsg(sockets[1], &message, 0);
+}
+
+static long send_several(void)
+{
+	struct iovec part = { bytes, MUCH / 2 };
+	struct mmsghdr messages[2] = { { { .msg_iov = &part, .msg_iovlen = 1 }, 0 },
+				       { { .msg_iov = &part, .msg_iovlen = 1 }, 0 } };
+	CHECK_EQ(sendmmsg(sockets[1], messages, 2, 0), 1);
+	return messages[0].msg_len;
+}
+
 static long receive_all(void)
 {
 	return recv(sockets[1], bytes, MUCH, MSG_WAITALL);
 }
 
-static long (*const moved[])(void) = { write_all, writev_all, send_all, write_socket,
-				       receive_all };
+static long receive_from(void)
+{
+	return recvfrom(sockets[1], bytes, MUCH, MSG_WAITALL, NULL, NULL);
+}
+
+static long receive_message(void)
+{
+	struct iovec part = { bytes, MUCH };
+	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+	return recvmsg(sockets[1], &message, MSG_WAITALL);
+}
+
+static long receive_several(void)
+{
+	struct iovec part = { bytes, MUCH };
+	struct mmsghdr messages[2] = { { { .msg_iov = &part, .msg_iovlen = 1 }, 0 },
+				       { { .msg_iov = &part, .msg_iovlen = 1 }, 0 } };
+	CHECK_EQ(recvmmsg(sockets[1], messages, 2, 0, NULL), 1);
+	return messages[0].msg_len;
+}
+
+/* Two for a pipe, four that send, and then those that receive. */
+static long (*const moved[])(void) = { write_all,    writev_all,   send_all,	       write_socket,
+				       send_message, send_several, receive_all,	       receive_from,
+				       receive_message, receive_several };
 
 static void *tells_part(void *arg)
 {
@@ -170,11 +240,38 @@ static void drain(int fd, long count)
 	CHECK(errno == EAGAIN || errno == ENOTSOCK);
 }
 
+static void ends_in_the_middle(unsigned i)
+{
+	pthread_t thread;
+	void *count;
+
+	ready = 0;
+	CHECK_EQ(pipe(pipe_ends), 0);
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets), 0);
+	thread = start_thread(tells_part, (void *)&moved[i]);
+	if (i >= RECEIVES)
+		CHECK_EQ(send(sockets[0], bytes, 1000, 0), 1000);
+	await_value(&ready, 1);
+	/* By then it has moved what there is room for. */
+	sleep_ms(300);
+	kill_until(thread, SIGUSR1, &ready, 2);
+	CHECK_EQ(pthread_join(thread, &count), 0);
+	if (i >= RECEIVES)
+		CHECK_EQ((long)count, 1000);
+	else if (i < SENDS)
+		CHECK((long)count >= 4096);
+	else
+		drain(sockets[0], (long)count);
+	close(pipe_ends[0]);
+	close(pipe_ends[1]);
+	close(sockets[0]);
+	close(sockets[1]);
+}
+
 int main(void)
 {
 	struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
 	pthread_t thread;
-	void *count;
 
 	CHECK_EQ(sigaction(SIGUSR1, &action, NULL), 0);
 	CHECK_EQ(sem_init(&sem, 0, 0), 0);
@@ -182,6 +279,7 @@ int main(void)
 	CHECK(shared_word != MAP_FAILED);
 	bytes = calloc(1, MUCH);
 	CHECK(bytes);
+	make_crowd();
 
 	for (unsigned i = 0; i < sizeof timed / sizeof *timed; i++) {
 		ready = 0;
@@ -205,28 +303,7 @@ int main(void)
 		release(i);
 		join_thread(thread);
 	}
-	for (unsigned i = 0; i < sizeof moved / sizeof *moved; i++) {
-		ready = 0;
-		CHECK_EQ(pipe(pipe_ends), 0);
-		CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets), 0);
-		thread = start_thread(tells_part, (void *)&moved[i]);
-		if (moved[i] == receive_all)
-			CHECK_EQ(send(sockets[0], bytes, 1000, 0), 1000);
-		await_value(&ready, 1);
-		/* By then it has moved what there is room for. */
-		sleep_ms(300);
-		kill_until(thread, SIGUSR1, &ready, 2);
-		CHECK_EQ(pthread_join(thread, &count), 0);
-		if (moved[i] == receive_all)
-			CHECK_EQ((long)count, 1000);
-		else if (i < 2)
-			CHECK((long)count >= 4096);
-		else
-			drain(sockets[0], (long)count);
-		close(pipe_ends[0]);
-		close(pipe_ends[1]);
-		close(sockets[0]);
-		close(sockets[1]);
-	}
+	for (unsigned i = 0; i < sizeof moved / sizeof *moved; i++)
+		ends_in_the_middle(i);
 	return 0;
 }

@@ -168,6 +168,25 @@ fn wait_ready_unless(fd: c_int, interest: Interest, deadline: u64, always: bool)
     }
 }
 
+/// What ends the waits of a call.
+#[derive(Clone, Copy, Default)]
+struct Limit {
+    /// As in [`resumed`].
+    always: bool,
+    /// The moment of the socket's own timeout (ns, 0 = never), once the call has waited.
+    deadline: Option<u64>,
+}
+
+impl Limit {
+    /// A part was sent, and the rest waits: on most sockets no longer than the timeout in all, on
+    /// those of `AF_UNIX` as long again.
+    fn part_sent(&mut self, fd: c_int) {
+        if self.deadline.is_some_and(|deadline| deadline != 0) && socket::is_unix(fd) {
+            self.deadline = None;
+        }
+    }
+}
+
 /// Repeats `attempt`, which must not sleep, until it does not say `EAGAIN`; waits in between.
 ///
 /// `option` is the socket option with the timeout.
@@ -175,37 +194,26 @@ fn retry(
     fd: c_int,
     interest: Interest,
     option: c_int,
-    attempt: impl FnMut() -> isize,
-) -> Result<isize> {
-    retry_unless(fd, interest, option, false, attempt)
-}
-
-/// As [`retry`], `always` as in [`resumed`].
-fn retry_unless(
-    fd: c_int,
-    interest: Interest,
-    option: c_int,
-    always: bool,
+    limit: &mut Limit,
     mut attempt: impl FnMut() -> isize,
 ) -> Result<isize> {
-    let mut deadline = None;
     loop {
         match checked(attempt()) {
             Err(Stop::Error(libc::EAGAIN)) => {}
             // The thread was called, or its worker asked to let others go on.
             Err(Stop::Error(libc::EINTR)) => {
-                resumed(Stop::Cancelled, always)?;
+                resumed(Stop::Cancelled, limit.always)?;
                 continue;
             }
             other => return other,
         }
-        let until = match deadline {
+        let until = match limit.deadline {
             Some(known) => known,
             None if is_nonblocking(fd) => return Err(Stop::Error(libc::EAGAIN)),
-            None => *deadline.insert(deadline_of(fd, option).unwrap_or(0)),
+            None => *limit.deadline.insert(deadline_of(fd, option).unwrap_or(0)),
         };
         turns::waits();
-        timeout_is_again(wait_ready_unless(fd, interest, until, always || until != 0))?;
+        timeout_is_again(wait_ready_unless(fd, interest, until, limit.always || until != 0))?;
     }
 }
 

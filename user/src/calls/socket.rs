@@ -13,28 +13,23 @@ use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 
 use heddle::raw::{self, Interest};
-use libc::{mmsghdr, msghdr, sockaddr, socklen_t, timespec};
+use libc::{iovec, mmsghdr, msghdr, sockaddr, socklen_t, timespec};
 
 use super::{
-    Result, Stop, checked, exported, is_nonblocking, made, made_int, retry, retry_unless, signal,
-    sockets, turns,
+    Limit, Result, checked, deadline_of, exported, interruptible, is_nonblocking, made, made_int,
+    retry, signal, sockets, transfer, turns,
 };
 use crate::errno;
-use crate::sys::{direct, interruptible};
+use crate::sys::{self, direct};
 
 /// Receives with one of these flags never wait: errors and urgent data are there or are not.
 const NEVER_WAITS: c_int = libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE | libc::MSG_OOB;
 
 /// A call that receives; `call(flags)` is the system call.
-fn receive(fd: c_int, flags: c_int, call: impl Fn(c_int) -> isize) -> Result<isize> {
-    receive_unless(fd, flags, false, call)
-}
-
-/// As [`receive`]; `always` as in [`retry_unless`].
-fn receive_unless(
+fn receive(
     fd: c_int,
     flags: c_int,
-    always: bool,
+    limit: &mut Limit,
     call: impl Fn(c_int) -> isize,
 ) -> Result<isize> {
     if flags & NEVER_WAITS != 0 {
@@ -42,42 +37,128 @@ fn receive_unless(
     }
     turns::before_receive();
     let attempt = || call(flags | libc::MSG_DONTWAIT);
-    retry_unless(fd, Interest::Read, libc::SO_RCVTIMEO, always, attempt)
+    retry(fd, Interest::Read, libc::SO_RCVTIMEO, limit, attempt)
 }
 
-/// `recv`.
-fn receive_bytes(fd: c_int, buffer: *mut c_void, length: usize, flags: c_int) -> Result<isize> {
-    // SAFETY: the caller's buffer.
-    let plain = |flags| unsafe { direct::recv(fd, buffer, length, flags) };
-    let all = flags & (libc::MSG_WAITALL | libc::MSG_PEEK) == libc::MSG_WAITALL;
-    if all && flags & NEVER_WAITS == 0 {
-        return receive_all(fd, buffer.cast(), length, flags);
+/// `recvfrom`, and `recv`, which has no address.
+fn receive_bytes(
+    fd: c_int,
+    buffer: *mut c_void,
+    length: usize,
+    flags: c_int,
+    address: *mut sockaddr,
+    address_length: *mut socklen_t,
+) -> Result<isize> {
+    if !is_for_all(flags) {
+        // SAFETY: the caller's buffer and places.
+        return receive(fd, flags, &mut Limit::default(), |flags| unsafe {
+            direct::recvfrom(fd, buffer, length, flags, address, address_length)
+        });
     }
-    receive(fd, flags, plain)
+    // The address is that of whom the start is from.
+    let call = |flags, done| {
+        let rest = buffer.wrapping_byte_add(done);
+        // SAFETY: what is left of the caller's buffer, and the caller's places.
+        unsafe {
+            match done {
+                0 => direct::recvfrom(fd, buffer, length, flags, address, address_length),
+                _ => direct::recv(fd, rest, length - done, flags),
+            }
+        }
+    };
+    receive_all(fd, flags, Limit::default(), |done| done >= length, call)
 }
 
-/// `MSG_WAITALL`: a stream is received from until the buffer is full, or a handler has run.
-fn receive_all(fd: c_int, buffer: *mut u8, length: usize, flags: c_int) -> Result<isize> {
+fn is_for_all(flags: c_int) -> bool {
+    let all = flags & (libc::MSG_WAITALL | libc::MSG_PEEK) == libc::MSG_WAITALL;
+    all && flags & NEVER_WAITS == 0
+}
+
+/// `MSG_WAITALL`: a stream is received from until `is_all(done)`, or a handler has run.
+/// `call(flags, done)` is the system call for what comes after `done` bytes.
+fn receive_all(
+    fd: c_int,
+    flags: c_int,
+    mut limit: Limit,
+    is_all: impl Fn(usize) -> bool,
+    call: impl Fn(c_int, usize) -> isize,
+) -> Result<isize> {
     let mut done = 0;
     loop {
-        let rest = buffer.wrapping_add(done);
-        // SAFETY: the rest of the caller's buffer.
-        let got = receive_unless(fd, flags, done > 0, |flags| unsafe {
-            direct::recv(fd, rest.cast(), length - done, flags)
-        });
-        match got {
+        match receive(fd, flags, &mut limit, |flags| call(flags, done)) {
             Ok(count) if count > 0 => done += count as usize,
             Err(stop) if done == 0 => return Err(stop),
             _ => return Ok(done as isize),
         }
-        if done >= length || is_nonblocking(fd) || !is_stream(fd) {
+        if is_all(done) || is_nonblocking(fd) || !is_stream(fd) {
             return Ok(done as isize);
         }
+        limit.always = true;
     }
+}
+
+/// `recvmsg`. Of the control data that comes with the steps of one with `MSG_WAITALL` the last is
+/// told, as the kernel does; but that of `AF_UNIX` has its place among the bytes, which end there.
+fn receive_message(
+    fd: c_int,
+    message: *mut msghdr,
+    flags: c_int,
+    mut limit: Limit,
+) -> Result<isize> {
+    // SAFETY: the caller's message.
+    let whole = |flags| unsafe { direct::recvmsg(fd, message, flags) };
+    if !is_for_all(flags) || message.is_null() {
+        return receive(fd, flags, &mut limit, whole);
+    }
+    // SAFETY: the caller's message.
+    let room = unsafe { (*message).msg_controllen };
+    let is_all = |done| {
+        // SAFETY: the kernel has accepted the caller's message.
+        let message = unsafe { &*message };
+        let has_control = message.msg_controllen != 0 || message.msg_flags & libc::MSG_CTRUNC != 0;
+        done >= length_of(message) || room != 0 && has_control && is_unix(fd)
+    };
+    receive_all(fd, flags, limit, is_all, |flags, done| {
+        if done == 0 {
+            return whole(flags);
+        }
+        // SAFETY: the kernel has accepted the caller's message.
+        let message = unsafe { &mut *message };
+        let mut rest = transfer::rest_of(parts_of(message), done);
+        let mut shorter = msghdr { msg_controllen: room, ..*message };
+        (shorter.msg_name, shorter.msg_namelen) = (ptr::null_mut(), 0);
+        (shorter.msg_iov, shorter.msg_iovlen) = (rest.as_mut_ptr(), rest.len());
+        // SAFETY: a valid message with what is left of the caller's parts.
+        let count = unsafe { direct::recvmsg(fd, &mut shorter, flags) };
+        if count > 0 {
+            message.msg_controllen = shorter.msg_controllen;
+            message.msg_flags = shorter.msg_flags;
+        }
+        count
+    })
+}
+
+/// The parts of a message that the kernel has accepted.
+fn parts_of(message: &msghdr) -> &[iovec] {
+    if message.msg_iovlen == 0 {
+        return &[];
+    }
+    // SAFETY: the caller's parts.
+    unsafe { core::slice::from_raw_parts(message.msg_iov, message.msg_iovlen) }
+}
+
+/// As of [`parts_of`].
+fn length_of(message: &msghdr) -> usize {
+    parts_of(message).iter().fold(0, |sum: usize, part| sum.saturating_add(part.iov_len))
 }
 
 fn is_stream(fd: c_int) -> bool {
     option(fd, libc::SO_TYPE) == Some(libc::SOCK_STREAM)
+}
+
+/// Whether it is a socket of `AF_UNIX`.
+pub fn is_unix(fd: c_int) -> bool {
+    option(fd, libc::SO_DOMAIN) == Some(libc::AF_UNIX)
 }
 
 fn option(fd: c_int, name: c_int) -> Option<c_int> {
@@ -90,59 +171,79 @@ fn option(fd: c_int, name: c_int) -> Option<c_int> {
     (error == 0).then_some(value)
 }
 
-/// A call that sends; `call(flags, done)` is the system call for what is left of `wanted`.
+/// A call that sends; `call(flags, done)` is the system call for what is left of `wanted` bytes.
 fn send(
     fd: c_int,
     flags: c_int,
     wanted: usize,
     call: impl Fn(c_int, usize) -> isize,
 ) -> Result<isize> {
+    let mut limit = Limit::default();
+    let sent = send_start(fd, flags, &mut limit, |flags| call(flags, 0))?;
+    Ok(send_rest(fd, flags, limit, wanted, sent as usize, call) as isize)
+}
+
+/// As much as the kernel takes at once; a stream may take a part.
+fn send_start(
+    fd: c_int,
+    flags: c_int,
+    limit: &mut Limit,
+    call: impl Fn(c_int) -> isize,
+) -> Result<isize> {
     // The kernel would send the signal to the worker.
     let quiet = flags | libc::MSG_NOSIGNAL;
-    let heard = |stop: &Stop| {
+    let sent = if flags & libc::MSG_DONTWAIT != 0 {
+        checked(call(quiet))
+    } else {
+        let attempt = || call(quiet | libc::MSG_DONTWAIT);
+        retry(fd, Interest::Write, libc::SO_SNDTIMEO, limit, attempt)
+    };
+    sent.inspect_err(|stop| {
         if flags & libc::MSG_NOSIGNAL == 0 {
             signal::broken_pipe(stop);
         }
-    };
-    if flags & libc::MSG_DONTWAIT != 0 {
-        return checked(call(quiet, 0)).inspect_err(heard);
-    }
-    let step = |done: usize| {
-        let attempt = || call(quiet | libc::MSG_DONTWAIT, done);
-        retry_unless(fd, Interest::Write, libc::SO_SNDTIMEO, done > 0, attempt)
-    };
-    let mut done = step(0).inspect_err(heard)?;
-    // A stream takes part of it; a blocking call goes on, unless a handler runs. What was sent is
-    // told first.
-    while done > 0 && (done as usize) < wanted && !is_nonblocking(fd) {
-        match step(done as usize) {
-            Ok(count) if count > 0 => done += count,
+    })
+}
+
+/// What is left of `wanted` bytes after `done`: a blocking call goes on, unless a handler runs.
+/// How much was sent; that is told first, and an error of the rest raises no signal.
+fn send_rest(
+    fd: c_int,
+    flags: c_int,
+    mut limit: Limit,
+    wanted: usize,
+    mut done: usize,
+    call: impl Fn(c_int, usize) -> isize,
+) -> usize {
+    limit.always = true;
+    while done > 0 && done < wanted && flags & libc::MSG_DONTWAIT == 0 && !is_nonblocking(fd) {
+        limit.part_sent(fd);
+        let attempt = || call(flags | libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT, done);
+        match retry(fd, Interest::Write, libc::SO_SNDTIMEO, &mut limit, attempt) {
+            Ok(count) if count > 0 => done += count as usize,
             _ => break,
         }
     }
-    Ok(done)
+    done
 }
 
 exported! {
     (heddle_user_recv) (fd: c_int, buffer: *mut c_void, length: usize, flags: c_int) -> isize {
-        made(|| receive_bytes(fd, buffer, length, flags))
+        made(|| receive_bytes(fd, buffer, length, flags, ptr::null_mut(), ptr::null_mut()))
     }
 
     (heddle_user___recv_chk) (
         fd: c_int, buffer: *mut c_void, length: usize, room: usize, flags: c_int
     ) -> isize {
         super::file::check_room(length, room);
-        made(|| receive_bytes(fd, buffer, length, flags))
+        made(|| receive_bytes(fd, buffer, length, flags, ptr::null_mut(), ptr::null_mut()))
     }
 
     (heddle_user_recvfrom) (
         fd: c_int, buffer: *mut c_void, length: usize, flags: c_int,
         address: *mut sockaddr, address_length: *mut socklen_t
     ) -> isize {
-        // SAFETY: the caller's buffer and places.
-        made(|| receive(fd, flags, |flags| unsafe {
-            direct::recvfrom(fd, buffer, length, flags, address, address_length)
-        }))
+        made(|| receive_bytes(fd, buffer, length, flags, address, address_length))
     }
 
     (heddle_user___recvfrom_chk) (
@@ -150,15 +251,11 @@ exported! {
         address: *mut sockaddr, address_length: *mut socklen_t
     ) -> isize {
         super::file::check_room(length, room);
-        // SAFETY: the caller's buffer and places.
-        made(|| receive(fd, flags, |flags| unsafe {
-            direct::recvfrom(fd, buffer, length, flags, address, address_length)
-        }))
+        made(|| receive_bytes(fd, buffer, length, flags, address, address_length))
     }
 
     (heddle_user_recvmsg) (fd: c_int, message: *mut msghdr, flags: c_int) -> isize {
-        // SAFETY: the caller's message.
-        made(|| receive(fd, flags, |flags| unsafe { direct::recvmsg(fd, message, flags) }))
+        made(|| receive_message(fd, message, flags, Limit::default()))
     }
 
     (heddle_user_send, heddle_user___send) (
@@ -186,31 +283,27 @@ exported! {
     }
 }
 
-/// A message; what is left of one that a stream took in part goes without its control data, which
-/// went with the start.
+/// `sendmsg`.
 fn send_message(fd: c_int, message: *const msghdr, flags: c_int) -> Result<isize> {
+    let mut limit = Limit::default();
     // SAFETY: the caller's message.
     let whole = |flags| unsafe { direct::sendmsg(fd, message, flags) };
-    let sent = send(fd, flags, 0, |flags, _| whole(flags))?;
-    if sent == 0 || flags & libc::MSG_DONTWAIT != 0 {
-        return Ok(sent);
-    }
+    let sent = send_start(fd, flags, &mut limit, whole)?;
     // SAFETY: the kernel has accepted the caller's message.
-    let parts = unsafe { core::slice::from_raw_parts((*message).msg_iov, (*message).msg_iovlen) };
-    let wanted = parts.iter().fold(0, |sum: usize, part| sum.saturating_add(part.iov_len));
-    let mut done = sent as usize;
-    while done < wanted && !is_nonblocking(fd) {
-        let mut rest = super::transfer::rest_of(parts, done);
+    Ok(send_rest_of(fd, flags, limit, unsafe { &*message }, sent as usize) as isize)
+}
+
+/// What is left of a message that a stream took in part goes without its control data, which went
+/// with the start. How much was sent.
+fn send_rest_of(fd: c_int, flags: c_int, limit: Limit, message: &msghdr, done: usize) -> usize {
+    send_rest(fd, flags, limit, length_of(message), done, |flags, done| {
+        let mut rest = transfer::rest_of(parts_of(message), done);
         // SAFETY: all zero bytes are an empty message.
         let mut shorter: msghdr = unsafe { core::mem::zeroed() };
         (shorter.msg_iov, shorter.msg_iovlen) = (rest.as_mut_ptr(), rest.len());
         // SAFETY: a valid message with what is left of the caller's parts.
-        match send(fd, flags, 0, |flags, _| unsafe { direct::sendmsg(fd, &shorter, flags) }) {
-            Ok(count) if count > 0 => done += count as usize,
-            _ => break,
-        }
-    }
-    Ok(done as isize)
+        unsafe { direct::sendmsg(fd, &shorter, flags) }
+    })
 }
 
 // ---- several messages with one call
@@ -239,17 +332,57 @@ fn receive_many(
         return checked(call(flags, 0));
     }
     let for_one = flags & libc::MSG_WAITFORONE as c_int != 0;
-    let mut done = receive(fd, flags, |flags| call(flags, 0))? as usize;
+    let is_each_whole = count > 0 && is_for_all(flags) && is_stream(fd);
+    let step = |done: usize| {
+        let mut limit = Limit { always: done > 0, ..Limit::default() };
+        if !is_each_whole {
+            return receive(fd, flags, &mut limit, |flags| call(flags, done));
+        }
+        // SAFETY: one of the caller's messages.
+        let message = unsafe { &mut *messages.add(done) };
+        let flags = flags & !(libc::MSG_WAITFORONE as c_int);
+        message.msg_len = receive_message(fd, &mut message.msg_hdr, flags, limit)? as c_uint;
+        Ok(1)
+    };
+    let mut done = step(0)? as usize;
     while done > 0 && done < count as usize && !for_one && !is_nonblocking(fd) {
         if limit != 0 && raw::now_ns() >= limit {
             break;
         }
-        match receive(fd, flags, |flags| call(flags, done)) {
+        match step(done) {
             Ok(more) if more > 0 => done += more as usize,
             _ => break,
         }
     }
     Ok(done as isize)
+}
+
+/// Sends messages until `count` are sent, each whole: one that is sent in part only is the last.
+fn send_many(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> Result<isize> {
+    let count = count.min(libc::UIO_MAXIOV as c_uint) as usize;
+    let mut done = 0;
+    loop {
+        let mut limit = Limit { always: done > 0, ..Limit::default() };
+        // SAFETY: what is left of the caller's messages.
+        let call = |flags| unsafe {
+            let rest = messages.wrapping_add(done);
+            libc::sendmmsg(fd, rest, (count - done) as c_uint, flags as _) as isize
+        };
+        match send_start(fd, flags, &mut limit, call) {
+            Ok(sent) if sent > 0 => done += sent as usize,
+            Err(stop) if done == 0 => return Err(stop),
+            _ => return Ok(done as isize),
+        }
+        // SAFETY: one that the kernel has accepted; it is the only one that may be sent in part.
+        let last = unsafe { &mut *messages.add(done - 1) };
+        let sent = last.msg_len as usize;
+        last.msg_len = send_rest_of(fd, flags, limit, &last.msg_hdr, sent) as c_uint;
+        let is_whole = last.msg_len as usize >= length_of(&last.msg_hdr);
+        let waits = flags & libc::MSG_DONTWAIT == 0;
+        if done >= count || !is_whole || !waits || is_nonblocking(fd) {
+            return Ok(done as isize);
+        }
+    }
 }
 
 exported! {
@@ -262,11 +395,7 @@ exported! {
     (heddle_user_sendmmsg) (
         fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int
     ) -> c_int {
-        // SAFETY: what is left of the caller's messages.
-        made_int(|| send(fd, flags, count as usize, |flags, done| unsafe {
-            libc::sendmmsg(fd, messages.wrapping_add(done), count - done as c_uint, flags as _)
-                as isize
-        }))
+        made_int(|| send_many(fd, messages, count, flags))
     }
 }
 
@@ -288,15 +417,15 @@ fn accept(
     flags: c_int,
 ) -> Result<isize> {
     // SAFETY: the caller's places.
-    let plain = || unsafe { interruptible::accept4(fd, address, length, flags) };
+    let plain = || unsafe { sys::interruptible::accept4(fd, address, length, flags) };
     if is_nonblocking(fd) || option(fd, libc::SO_ACCEPTCONN) != Some(1) {
         // An answer at once: a connection or an error.
         return checked(plain()).inspect(note);
     }
     turns::before_receive();
     let mut turns = 0;
-    retry(fd, Interest::Read, libc::SO_RCVTIMEO, || accept_if_ready(fd, &mut turns, plain))
-        .inspect(note)
+    let attempt = || accept_if_ready(fd, &mut turns, plain);
+    retry(fd, Interest::Read, libc::SO_RCVTIMEO, &mut Limit::default(), attempt).inspect(note)
 }
 
 fn note(accepted: &isize) {
@@ -338,7 +467,9 @@ fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> Result<isi
     if is_nonblocking(fd) || !is_stream(fd) {
         return checked(plain());
     }
-    super::interruptible(false, plain)
+    // With a timeout of its own the kernel restarts it as little as a send.
+    let has_timeout = deadline_of(fd, libc::SO_SNDTIMEO).is_some_and(|deadline| deadline != 0);
+    interruptible(has_timeout, plain)
 }
 
 exported! {

@@ -7,10 +7,10 @@
 use core::ffi::c_int;
 
 use heddle::raw::Interest;
-use libc::{iovec, off_t};
+use libc::{iovec, msghdr, off_t};
 
 use super::{
-    Result, Stop, checked, deadline_of, disk, flags_of, is_nonblocking, signal, sockets,
+    Limit, Result, Stop, checked, deadline_of, disk, flags_of, is_nonblocking, signal, sockets,
     timeout_is_again, turns, wait_ready, wait_ready_once,
 };
 use crate::errno;
@@ -47,6 +47,16 @@ pub struct Parts {
     pub is_own: bool,
 }
 
+impl Parts {
+    /// As a message without anything else.
+    fn message(self) -> msghdr {
+        // SAFETY: all zero bytes are an empty message.
+        let mut message: msghdr = unsafe { core::mem::zeroed() };
+        (message.msg_iov, message.msg_iovlen) = (self.first.cast_mut(), self.count as usize);
+        message
+    }
+}
+
 /// One transfer, but for the parts: they shrink when a write goes on.
 #[derive(Clone, Copy)]
 pub struct Transfer {
@@ -55,11 +65,15 @@ pub struct Transfer {
     pub offset: off_t,
     /// The caller's own `RWF_` flags.
     pub flags: c_int,
-    /// A part was moved before, which is told when a handler has run, whatever that wants.
-    pub is_rest: bool,
+    /// `always` when a part was moved before, which is told when a handler has run.
+    pub limit: Limit,
 }
 
 impl Transfer {
+    fn new(fd: c_int, direction: Direction, offset: off_t, flags: c_int) -> Self {
+        Transfer { fd, direction, offset, flags, limit: Limit::default() }
+    }
+
     /// The plain system call.
     pub fn plain(self, Parts { first, count, .. }: Parts) -> isize {
         let Transfer { fd, direction, offset, flags, .. } = self;
@@ -91,12 +105,13 @@ impl Transfer {
 
     /// Whether it is what sockets have calls for, and may be of one.
     fn may_be_of_socket(self, parts: Parts) -> bool {
-        let is_plain = parts.is_own && parts.count == 1 && self.offset == HERE && self.flags == 0;
-        is_plain && sockets::may_be(self.fd)
+        let is_plain = parts.is_own && self.offset == HERE && self.flags == 0;
+        let is_simple = parts.count == 1 || self.direction == Direction::Write;
+        is_plain && is_simple && sockets::may_be(self.fd)
     }
 
     /// As [`Transfer::attempt`], if it is a plain one of a socket: those have calls of their own,
-    /// which take an eighth less time.
+    /// which take an eighth less time, and what is left of a write raises no signal there.
     fn attempt_socket(self, parts: Parts) -> Option<isize> {
         let Transfer { fd, direction, .. } = self;
         if !self.may_be_of_socket(parts) {
@@ -109,13 +124,13 @@ impl Transfer {
             return None;
         }
         let (buffer, length) = (part.iov_base, part.iov_len);
+        let quiet = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         // SAFETY: the caller's memory.
         let moved = unsafe {
             match direction {
                 Direction::Read => direct::recv(fd, buffer, length, libc::MSG_DONTWAIT),
-                Direction::Write => {
-                    direct::send(fd, buffer, length, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
-                }
+                Direction::Write if parts.count == 1 => direct::send(fd, buffer, length, quiet),
+                Direction::Write => direct::sendmsg(fd, &parts.message(), quiet),
             }
         };
         if moved < 0 && errno::get() == libc::ENOTSOCK {
@@ -126,10 +141,10 @@ impl Transfer {
     }
 
     /// As much as the kernel takes at once.
-    fn once(self, parts: Parts) -> Result<isize> {
+    fn once(&mut self, parts: Parts) -> Result<isize> {
         if self.offset != HERE && flags_of(self.fd) & libc::O_DIRECT != 0 {
             // Past the cache the kernel waits for the disk whatever it is told.
-            return disk::transfer(self, parts);
+            return disk::transfer(*self, parts);
         }
         loop {
             match checked(self.attempt(parts)) {
@@ -146,11 +161,11 @@ impl Transfer {
     }
 
     /// More of a disk's file.
-    fn more_of_disk(self, parts: Parts) -> Result<isize> {
+    fn more_of_disk(&mut self, parts: Parts) -> Result<isize> {
         loop {
             match checked(self.attempt(parts)) {
                 Err(Stop::Error(libc::EINTR)) => {}
-                Err(Stop::Error(libc::EAGAIN)) => return disk::transfer(self, parts),
+                Err(Stop::Error(libc::EAGAIN)) => return disk::transfer(*self, parts),
                 other => return other,
             }
         }
@@ -158,19 +173,22 @@ impl Transfer {
 
     /// Nothing to move now, of a file that can tell.
     #[cold]
-    fn wait_and_move(self, parts: Parts) -> Result<isize> {
+    fn wait_and_move(&mut self, parts: Parts) -> Result<isize> {
         if is_nonblocking(self.fd) {
             // A disk takes no notice of that mode.
             return match disk::is_disk(self.fd) {
-                true => disk::transfer(self, parts),
+                true => disk::transfer(*self, parts),
                 false => Err(Stop::Error(libc::EAGAIN)),
             };
         }
-        let socket = deadline_of(self.fd, self.direction.timeout_option());
-        if socket.is_none() && disk::is_disk(self.fd) {
-            return disk::transfer(self, parts);
+        if self.limit.deadline.is_none() {
+            let socket = deadline_of(self.fd, self.direction.timeout_option());
+            if socket.is_none() && disk::is_disk(self.fd) {
+                return disk::transfer(*self, parts);
+            }
+            self.limit.deadline = Some(socket.unwrap_or(0));
         }
-        let deadline = socket.unwrap_or(0);
+        let deadline = self.limit.deadline.unwrap_or(0);
         loop {
             timeout_is_again(self.wait(deadline))?;
             match checked(self.attempt(parts)) {
@@ -193,7 +211,7 @@ impl Transfer {
     }
 
     fn wait(self, deadline: u64) -> Result<()> {
-        let wait = if self.is_rest { wait_ready_once } else { wait_ready };
+        let wait = if self.limit.always { wait_ready_once } else { wait_ready };
         wait(self.fd, self.direction.interest(), deadline)
     }
 }
@@ -203,7 +221,7 @@ pub fn read(fd: c_int, parts: Parts, offset: off_t, flags: c_int) -> Result<isiz
     if offset == HERE {
         turns::before_receive();
     }
-    let transfer = Transfer { fd, direction: Direction::Read, offset, flags, is_rest: false };
+    let mut transfer = Transfer::new(fd, Direction::Read, offset, flags);
     let first = transfer.once(parts)?;
     let is_all = first == 0 || flags & libc::RWF_NOWAIT != 0 || first as usize >= total(parts);
     if is_all || transfer.may_be_of_socket(parts) || !disk::is_disk(fd) {
@@ -216,7 +234,7 @@ pub fn read(fd: c_int, parts: Parts, offset: off_t, flags: c_int) -> Result<isiz
 
 /// `write` and its relatives: a blocking descriptor takes everything.
 pub fn write(fd: c_int, parts: Parts, offset: off_t, flags: c_int) -> Result<isize> {
-    let transfer = Transfer { fd, direction: Direction::Write, offset, flags, is_rest: false };
+    let mut transfer = Transfer::new(fd, Direction::Write, offset, flags);
     let first = transfer.once(parts).inspect_err(signal::broken_pipe)?;
     if first == 0 || first as usize >= total(parts) {
         return Ok(first);
@@ -231,25 +249,26 @@ pub fn write(fd: c_int, parts: Parts, offset: off_t, flags: c_int) -> Result<isi
 /// Goes on with a transfer of which the kernel made a part.
 #[cold]
 fn go_on(
-    transfer: Transfer,
+    mut transfer: Transfer,
     parts: Parts,
     first: isize,
-    more: fn(Transfer, Parts) -> Result<isize>,
+    more: fn(&mut Transfer, Parts) -> Result<isize>,
 ) -> isize {
     let (wanted, mut done) = (total(parts), first as usize);
     // SAFETY: the caller's parts; the kernel has looked at their count.
     let all = unsafe { core::slice::from_raw_parts(parts.first, parts.count as usize) };
     let before = errno::get();
+    let offset = transfer.offset;
+    transfer.limit.always = true;
     while done < wanted {
-        let step = |rest: &[iovec]| {
-            let offset = transfer.offset;
-            let place = if offset == HERE { HERE } else { offset + done as off_t };
-            let (first, count) = (rest.as_ptr(), rest.len() as c_int);
-            let rest = Parts { first, count, is_own: true };
-            more(Transfer { offset: place, is_rest: true, ..transfer }, rest)
-        };
+        if offset != HERE {
+            transfer.offset = offset + done as off_t;
+        }
+        transfer.limit.part_sent(transfer.fd);
+        let rest = rest_of(all, done);
+        let (first, count) = (rest.as_ptr(), rest.len() as c_int);
         // What was moved is told first; the error, or the request, comes with the next call.
-        match step(&rest_of(all, done)) {
+        match more(&mut transfer, Parts { first, count, is_own: true }) {
             Ok(count) if count > 0 => done += count as usize,
             _ => break,
         }
