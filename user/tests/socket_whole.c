@@ -2,7 +2,8 @@
  *
  * A blocking call moves all of what it was given through a stream: each message of a sendmmsg, and
  * what a receive with MSG_WAITALL asked for. Where its one timeout ends it, or the peer goes, it
- * says how much, and a socket raises no SIGPIPE for the rest, but a pipe does.
+ * says how much, and a socket raises no SIGPIPE for the rest, but a pipe does. Why a connection
+ * was broken off is left for the next call.
  */
 #define _GNU_SOURCE
 #include "check.h"
@@ -342,6 +343,38 @@ static void peer_goes(int kind, long (*const *call)(void))
 	close(ends[0]);
 }
 
+static void break_off(void)
+{
+	struct linger at_once = { 1, 0 };
+	CHECK_EQ(setsockopt(ends[1], SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once), 0);
+	close(ends[1]);
+}
+
+static void *is_told_later(void *arg)
+{
+	char buffer[30];
+	if (arg)
+		sends_part(arg);
+	else
+		CHECK_EQ(recv(ends[0], buffer, sizeof buffer, MSG_WAITALL), 10);
+	CHECK_ERRNO(arg ? send(ends[0], "x", 1, 0) : recv(ends[0], buffer, 1, 0), ECONNRESET);
+	return NULL;
+}
+
+static void is_broken_off(long (*const *call)(void))
+{
+	open_ends(TCP);
+	pipes = 0;
+	pthread_t thread = start_thread(is_told_later, (void *)call);
+	if (!call)
+		CHECK_EQ(send(ends[1], "0123456789", 10, 0), 10);
+	sleep_ms(200);
+	break_off();
+	join_thread(thread);
+	CHECK_EQ(pipes, 0);
+	close(ends[0]);
+}
+
 int main(void)
 {
 	bytes = malloc(MUCH);
@@ -356,8 +389,10 @@ int main(void)
 		messages(kind);
 		receive(kind);
 	}
+	is_broken_off(NULL);
 	for (unsigned i = 0; i < sizeof sends / sizeof *sends; i++) {
 		send_in_time(&sends[i]);
+		is_broken_off(&sends[i]);
 		for (int kind = TCP; kind <= (i < 2 ? PIPE : UNIX); kind++)
 			peer_goes(kind, &sends[i]);
 	}

@@ -181,7 +181,7 @@ impl Limit {
     /// A part was sent, and the rest waits: on most sockets no longer than the timeout in all, on
     /// those of `AF_UNIX` as long again.
     fn part_sent(&mut self, fd: c_int) {
-        if self.deadline.is_some_and(|deadline| deadline != 0) && socket::is_unix(fd) {
+        if self.deadline.is_some_and(|deadline| deadline != 0) && sockets::is_unix(fd) {
             self.deadline = None;
         }
     }

@@ -85,12 +85,13 @@ fn receive_all(
 ) -> Result<isize> {
     let mut done = 0;
     loop {
-        match receive(fd, flags, &mut limit, |flags| call(flags, done)) {
+        let step = |flags| if done > 0 && sockets::is_drained(fd) { 0 } else { call(flags, done) };
+        match receive(fd, flags, &mut limit, step) {
             Ok(count) if count > 0 => done += count as usize,
             Err(stop) if done == 0 => return Err(stop),
             _ => return Ok(done as isize),
         }
-        if is_all(done) || is_nonblocking(fd) || !is_stream(fd) {
+        if is_all(done) || is_nonblocking(fd) || !sockets::is_stream(fd) {
             return Ok(done as isize);
         }
         limit.always = true;
@@ -116,7 +117,7 @@ fn receive_message(
         // SAFETY: the kernel has accepted the caller's message.
         let message = unsafe { &*message };
         let has_control = message.msg_controllen != 0 || message.msg_flags & libc::MSG_CTRUNC != 0;
-        done >= length_of(message) || room != 0 && has_control && is_unix(fd)
+        done >= length_of(message) || room != 0 && has_control && sockets::is_unix(fd)
     };
     receive_all(fd, flags, limit, is_all, |flags, done| {
         if done == 0 {
@@ -150,25 +151,6 @@ fn parts_of(message: &msghdr) -> &[iovec] {
 /// As of [`parts_of`].
 fn length_of(message: &msghdr) -> usize {
     parts_of(message).iter().fold(0, |sum: usize, part| sum.saturating_add(part.iov_len))
-}
-
-fn is_stream(fd: c_int) -> bool {
-    option(fd, libc::SO_TYPE) == Some(libc::SOCK_STREAM)
-}
-
-/// Whether it is a socket of `AF_UNIX`.
-pub fn is_unix(fd: c_int) -> bool {
-    option(fd, libc::SO_DOMAIN) == Some(libc::AF_UNIX)
-}
-
-fn option(fd: c_int, name: c_int) -> Option<c_int> {
-    let mut value: c_int = 0;
-    let mut length = size_of::<c_int>() as socklen_t;
-    // SAFETY: a valid place and its length.
-    let error = unsafe {
-        libc::getsockopt(fd, libc::SOL_SOCKET, name, (&raw mut value).cast(), &mut length)
-    };
-    (error == 0).then_some(value)
 }
 
 /// A call that sends; `call(flags, done)` is the system call for what is left of `wanted` bytes.
@@ -218,7 +200,8 @@ fn send_rest(
     limit.always = true;
     while done > 0 && done < wanted && flags & libc::MSG_DONTWAIT == 0 && !is_nonblocking(fd) {
         limit.part_sent(fd);
-        let attempt = || call(flags | libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT, done);
+        let quiet = flags | libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+        let attempt = || if sockets::is_broken(fd) { 0 } else { call(quiet, done) };
         match retry(fd, Interest::Write, libc::SO_SNDTIMEO, &mut limit, attempt) {
             Ok(count) if count > 0 => done += count as usize,
             _ => break,
@@ -332,7 +315,7 @@ fn receive_many(
         return checked(call(flags, 0));
     }
     let for_one = flags & libc::MSG_WAITFORONE as c_int != 0;
-    let is_each_whole = count > 0 && is_for_all(flags) && is_stream(fd);
+    let is_each_whole = count > 0 && is_for_all(flags) && sockets::is_stream(fd);
     let step = |done: usize| {
         let mut limit = Limit { always: done > 0, ..Limit::default() };
         if !is_each_whole {
@@ -418,7 +401,7 @@ fn accept(
 ) -> Result<isize> {
     // SAFETY: the caller's places.
     let plain = || unsafe { sys::interruptible::accept4(fd, address, length, flags) };
-    if is_nonblocking(fd) || option(fd, libc::SO_ACCEPTCONN) != Some(1) {
+    if is_nonblocking(fd) || sockets::option(fd, libc::SO_ACCEPTCONN) != Some(1) {
         // An answer at once: a connection or an error.
         return checked(plain()).inspect(note);
     }
@@ -464,7 +447,7 @@ fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> Result<isi
     sockets::note_one(fd);
     // SAFETY: the caller's address.
     let plain = move || unsafe { libc::connect(fd, address, length) as isize };
-    if is_nonblocking(fd) || !is_stream(fd) {
+    if is_nonblocking(fd) || !sockets::is_stream(fd) {
         return checked(plain());
     }
     // With a timeout of its own the kernel restarts it as little as a send.

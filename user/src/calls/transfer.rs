@@ -89,7 +89,10 @@ impl Transfer {
     /// The system call that never sleeps.
     fn attempt(self, parts: Parts) -> isize {
         let Parts { first, count, .. } = parts;
-        let Transfer { fd, direction, offset, flags, .. } = self;
+        let Transfer { fd, direction, offset, flags, limit } = self;
+        if limit.always && direction == Direction::Write && sockets::is_broken(fd) {
+            return 0;
+        }
         if let Some(moved) = self.attempt_socket(parts) {
             return moved;
         }
