@@ -71,15 +71,15 @@ static void *looks_up_as_of_old(void *arg)
 	return arg;
 }
 
-/* What is looked up may be written to yet. */
 static void *jumps(void *arg)
 {
-	static struct hostent entry, *found;
-	static char buffer[1024];
-	static int error;
+	struct hostent entry, *found;
+	char buffer[1024];
+	int error;
 
 	if (sigsetjmp(back, 1) == 0)
-		gethostbyname_r("left.heddle.test.", &entry, buffer, sizeof(buffer), &found, &error);
+		gethostbyname_r("left.heddle.test.", &entry, buffer, sizeof(buffer), &found,
+				&error);
 	sleep(PATIENCE_S);
 	return arg;
 }

@@ -1,21 +1,18 @@
 //! Calls that sleep in the kernel and have nothing that a ring could wait for: each is made on a
 //! kernel thread of the blocking pool, with the caller's arguments.
 //!
-//! A disk goes on when a signal or a cancellation comes, which is acted on when it is done. In the
-//! look-up of a name handlers run, and a cancellation is acted on when it is done; but
-//! `getaddrinfo` (`names.rs`) is left. What a thread has set in its `_res` is not that kernel
-//! thread's.
+//! A disk goes on when a signal or a cancellation comes, which is acted on when it is done.
 //!
 //! # Safety
 //! For all exported functions of this file: as the C library's functions of the same name.
 
 use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 
-use libc::{hostent, off_t, sockaddr, socklen_t, ssize_t};
+use libc::{off_t, ssize_t};
 
 use heddle::raw;
 
-use super::{away, away_answering, exported, interruptible, made};
+use super::{away, exported, interruptible, made};
 use crate::threads::cancel;
 
 /// Makes a call on the pool; a point of cancellation.
@@ -26,23 +23,14 @@ fn plainly<T>(call: impl FnOnce() -> T) -> T {
     away(call)
 }
 
-/// As [`plainly`], while handlers run. A child that one of them forks makes the call itself.
-fn answering<T: 'static>(call: impl FnOnce() -> T + Copy + 'static) -> T {
-    cancel::test();
-    let result = away_answering(false, call).unwrap_or_else(call);
-    cancel::test();
-    result
-}
-
-/// Defines exported functions that make the C library's call of the first name on the pool, in one
-/// of those two ways.
+/// Defines exported functions that make the C library's call of the first name so.
 macro_rules! made_elsewhere {
-    ($way:ident $($real:ident: $($name:ident),+ => $arguments:tt -> $result:ty;)+) => {
+    ($($real:ident: $($name:ident),+ => $arguments:tt -> $result:ty;)+) => {
         $($(
-            made_elsewhere! { @one $way $real $name $arguments $result }
+            made_elsewhere! { @one $real $name $arguments $result }
         )+)+
     };
-    (@one $way:ident $real:ident $name:ident ($($argument:ident: $type:ty),*) $result:ty) => {
+    (@one $real:ident $name:ident ($($argument:ident: $type:ty),*) $result:ty) => {
         exported! {
             ($name) ($($argument: $type),*) -> $result {
                 // SAFETY: the C library's function.
@@ -50,14 +38,13 @@ macro_rules! made_elsewhere {
                     fn $real($($argument: $type),*) -> $result;
                 }
                 // SAFETY: the caller's arguments, lent for the call.
-                $way(move || unsafe { $real($($argument),*) })
+                plainly(move || unsafe { $real($($argument),*) })
             }
         }
     };
 }
 
 made_elsewhere! {
-    plainly
     fsync: heddle_user_fsync => (fd: c_int) -> c_int;
     fdatasync: heddle_user_fdatasync => (fd: c_int) -> c_int;
     fallocate: heddle_user_fallocate, heddle_user_fallocate64
@@ -76,23 +63,6 @@ made_elsewhere! {
         => (fd: c_int, offset: off_t, length: off_t, flags: c_uint) -> c_int;
     msync: heddle_user_msync
         => (start: *mut c_void, length: usize, flags: c_int) -> c_int;
-}
-
-made_elsewhere! {
-    answering
-    getnameinfo: heddle_user_getnameinfo
-        => (address: *const sockaddr, length: socklen_t, host: *mut c_char, host_room: socklen_t,
-            service: *mut c_char, service_room: socklen_t, flags: c_int) -> c_int;
-    gethostbyname_r: heddle_user_gethostbyname_r
-        => (name: *const c_char, entry: *mut hostent, buffer: *mut c_char, room: usize,
-            result: *mut *mut hostent, error: *mut c_int) -> c_int;
-    gethostbyname2_r: heddle_user_gethostbyname2_r
-        => (name: *const c_char, family: c_int, entry: *mut hostent, buffer: *mut c_char,
-            room: usize, result: *mut *mut hostent, error: *mut c_int) -> c_int;
-    gethostbyaddr_r: heddle_user_gethostbyaddr_r
-        => (address: *const c_void, length: socklen_t, family: c_int, entry: *mut hostent,
-            buffer: *mut c_char, room: usize, result: *mut *mut hostent,
-            error: *mut c_int) -> c_int;
 }
 
 // ---- calls that the kernel ends when a signal comes

@@ -29,6 +29,7 @@ mod disk;
 mod elsewhere;
 mod file;
 mod lock;
+mod lookups;
 pub mod mask;
 mod names;
 mod poll;

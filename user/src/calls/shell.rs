@@ -38,7 +38,7 @@ use crate::{errno, real};
 
 /// What a command that waits for the terminal's user is to get, and its program not.
 const IGNORED: [c_int; 2] = [libc::SIGINT, libc::SIGQUIT];
-/// What the program had for each, before the first of ours.
+/// What the program had for each, before the first of all.
 static BEFORE: [Kept; 2] = [const { Kept::new() }; 2];
 /// How many are in a call made here, and in one of the C library's; both change in [`alone`].
 static OURS: AtomicU32 = AtomicU32::new(0);
