@@ -192,17 +192,7 @@ fn go_on(fd: c_int, direction: Direction, parts: Parts, offset: off_t, first: is
     let all = unsafe { core::slice::from_raw_parts(parts.first, parts.count as usize) };
     let (mut done, wanted) = (first as usize, bytes_of(all));
     while done < wanted {
-        let mut skip = done;
-        let rest: Vec<iovec> = all
-            .iter()
-            .filter_map(|part| {
-                let skipped = skip.min(part.iov_len);
-                skip -= skipped;
-                let left = part.iov_len - skipped;
-                let base = part.iov_base.wrapping_byte_add(skipped);
-                (left != 0).then_some(iovec { iov_base: base, iov_len: left })
-            })
-            .collect();
+        let rest = rest_of(all, done);
         let rest = Parts { first: rest.as_ptr(), count: rest.len() as c_int };
         let place = if offset == HERE { HERE } else { offset + done as off_t };
         match transfer(fd, direction, rest, place) {
@@ -212,6 +202,19 @@ fn go_on(fd: c_int, direction: Direction, parts: Parts, offset: off_t, first: is
         }
     }
     done as isize
+}
+
+/// The parts without their first `done` bytes.
+pub fn rest_of(all: &[iovec], done: usize) -> Vec<iovec> {
+    let mut skip = done;
+    let rest = all.iter().filter_map(|part| {
+        let skipped = skip.min(part.iov_len);
+        skip -= skipped;
+        let left = part.iov_len - skipped;
+        let base = part.iov_base.wrapping_byte_add(skipped);
+        (left != 0).then_some(iovec { iov_base: base, iov_len: left })
+    });
+    rest.collect()
 }
 
 fn total(parts: Parts) -> Result<usize, Stop> {
@@ -225,7 +228,7 @@ fn total(parts: Parts) -> Result<usize, Stop> {
     Ok(bytes_of(unsafe { core::slice::from_raw_parts(parts.first, parts.count as usize) }))
 }
 
-fn bytes_of(parts: &[iovec]) -> usize {
+pub fn bytes_of(parts: &[iovec]) -> usize {
     parts.iter().fold(0, |sum: usize, part| sum.saturating_add(part.iov_len)).min(BYTES_MAX)
 }
 

@@ -12,11 +12,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use heddle::raw::Interest;
 use io_uring::{opcode, types};
-use libc::{msghdr, sockaddr, socklen_t};
+use libc::{iovec, msghdr, sockaddr, socklen_t};
 
+use super::file::{bytes_of, kept, rest_of};
 use super::{
-    Caller, caller, checked, elsewhere, file::kept, is_nonblocking, operate, retry,
-    socket_deadline, wait_ready,
+    Caller, caller, checked, elsewhere, is_nonblocking, operate, retry, socket_deadline, wait_ready,
 };
 use crate::cancel;
 use crate::stop::{self, Stop};
@@ -46,11 +46,12 @@ fn yield_first() {
     }
 }
 
-/// A call that sends; `call(flags, done)` is the system call for what is left.
+/// A call that sends; `call(flags, done)` is the system call for what is left of the bytes that
+/// are `wanted`, which is asked for when a part is sent.
 fn send(
     fd: c_int,
     flags: c_int,
-    wanted: usize,
+    wanted: impl Fn() -> usize,
     call: impl Fn(c_int, usize) -> isize,
 ) -> Result<isize, Stop> {
     cancel::check()?;
@@ -63,7 +64,7 @@ fn send(
         };
         let mut done = step(0)?;
         // A stream takes part of it; a blocking call goes on. What was sent is told first.
-        while done > 0 && (done as usize) < wanted && !is_nonblocking(fd) {
+        while done > 0 && (done as usize) < wanted() && !is_nonblocking(fd) {
             match step(done as usize) {
                 Ok(count) if count > 0 => done += count,
                 _ => break,
@@ -104,23 +105,39 @@ fn receive_bytes(
     })
 }
 
-/// `MSG_WAITALL`: a stream is received from until the buffer is full.
-fn receive_all(fd: c_int, buffer: *mut u8, length: usize, flags: c_int) -> Result<isize, Stop> {
+/// Whether it is a call that waits for all bytes.
+fn is_for_all(flags: c_int) -> bool {
+    let all = flags & (libc::MSG_WAITALL | libc::MSG_PEEK | libc::MSG_DONTWAIT);
+    all == libc::MSG_WAITALL && caller() != Caller::Outside
+}
+
+/// `MSG_WAITALL`: a stream is received from until there are `length()` bytes, which is asked for
+/// when there are some. `call(flags, done)` is the system call for what comes after `done` bytes.
+fn receive_all(
+    fd: c_int,
+    flags: c_int,
+    length: impl Fn() -> usize,
+    call: impl Fn(c_int, usize) -> isize,
+) -> Result<isize, Stop> {
     let mut done = 0;
     loop {
-        let rest = buffer.wrapping_add(done);
-        // SAFETY: the rest of the caller's buffer.
-        let got = receive(fd, flags, |flags| unsafe {
-            libc::recv(fd, rest.cast(), length - done, flags)
-        });
-        match got {
+        match receive(fd, flags, |flags| call(flags, done)) {
             Ok(count) if count > 0 => done += count as usize,
             Err(stop) if done == 0 => return Err(stop),
             _ => return Ok(done as isize),
         }
-        if done >= length || !is_stream(fd) {
+        if done >= length() || is_nonblocking(fd) || !is_stream(fd) {
             return Ok(done as isize);
         }
+    }
+}
+
+/// The parts of a message that the kernel has accepted.
+fn parts_of(message: &msghdr) -> &[iovec] {
+    match message.msg_iovlen {
+        0 => &[],
+        // SAFETY: the caller's parts.
+        count => unsafe { core::slice::from_raw_parts(message.msg_iov, count) },
     }
 }
 
@@ -145,11 +162,18 @@ unsafe extern "C-unwind" fn heddle_recv(
     length: usize,
     flags: c_int,
 ) -> isize {
-    let all = flags & (libc::MSG_WAITALL | libc::MSG_PEEK) == libc::MSG_WAITALL;
-    if all && caller() != Caller::Outside {
-        return stop::value(receive_all(fd, buffer.cast(), length, flags));
+    if !is_for_all(flags) {
+        return stop::value(receive_bytes(fd, buffer, length, flags));
     }
-    stop::value(receive_bytes(fd, buffer, length, flags))
+    // SAFETY: the rest of the caller's buffer.
+    stop::value(receive_all(
+        fd,
+        flags,
+        || length,
+        |flags, done| unsafe {
+            libc::recv(fd, buffer.wrapping_byte_add(done), length - done, flags)
+        },
+    ))
 }
 
 #[unsafe(no_mangle)]
@@ -161,16 +185,48 @@ unsafe extern "C-unwind" fn heddle_recvfrom(
     address: *mut sockaddr,
     address_length: *mut socklen_t,
 ) -> isize {
-    // SAFETY: the caller's buffer and places.
-    stop::value(receive(fd, flags, |flags| unsafe {
-        libc::recvfrom(fd, buffer, length, flags, address, address_length)
-    }))
+    // The address is that of whom the start is from.
+    // SAFETY: the rest of the caller's buffer, and the caller's places.
+    let call = |flags, done| unsafe {
+        match done {
+            0 => libc::recvfrom(fd, buffer, length, flags, address, address_length),
+            _ => libc::recv(fd, buffer.wrapping_byte_add(done), length - done, flags),
+        }
+    };
+    stop::value(match is_for_all(flags) {
+        true => receive_all(fd, flags, || length, call),
+        false => receive(fd, flags, |flags| call(flags, 0)),
+    })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn heddle_recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> isize {
     // SAFETY: the caller's message.
-    stop::value(receive(fd, flags, |flags| unsafe { libc::recvmsg(fd, message, flags) }))
+    let whole = |flags| unsafe { libc::recvmsg(fd, message, flags) };
+    // Control data has its place among the bytes: who has room for it gets what there is.
+    // SAFETY: null or the caller's message.
+    let takes_bytes = unsafe { message.as_ref() }.is_some_and(|it| it.msg_controllen == 0);
+    if !is_for_all(flags) || !takes_bytes {
+        return stop::value(receive(fd, flags, whole));
+    }
+    // SAFETY: as above.
+    let parts = || parts_of(unsafe { &*message });
+    stop::value(receive_all(
+        fd,
+        flags,
+        || bytes_of(parts()),
+        |flags, done| {
+            if done == 0 {
+                return whole(flags);
+            }
+            let mut rest = rest_of(parts(), done);
+            // SAFETY: all zero bytes are an empty message.
+            let mut shorter: msghdr = unsafe { core::mem::zeroed() };
+            (shorter.msg_iov, shorter.msg_iovlen) = (rest.as_mut_ptr(), rest.len());
+            // SAFETY: a valid message with what is left of the caller's parts.
+            unsafe { libc::recvmsg(fd, &mut shorter, flags) }
+        },
+    ))
 }
 
 #[unsafe(no_mangle)]
@@ -181,9 +237,14 @@ unsafe extern "C-unwind" fn heddle_send(
     flags: c_int,
 ) -> isize {
     // SAFETY: what is left of the caller's buffer.
-    stop::value(send(fd, flags, length, |flags, done| unsafe {
-        libc::send(fd, buffer.wrapping_byte_add(done), length - done, flags)
-    }))
+    stop::value(send(
+        fd,
+        flags,
+        || length,
+        |flags, done| unsafe {
+            libc::send(fd, buffer.wrapping_byte_add(done), length - done, flags)
+        },
+    ))
 }
 
 #[unsafe(no_mangle)]
@@ -196,10 +257,15 @@ unsafe extern "C-unwind" fn heddle_sendto(
     address_length: socklen_t,
 ) -> isize {
     // SAFETY: what is left of the caller's buffer, and the caller's address.
-    stop::value(send(fd, flags, length, |flags, done| unsafe {
-        let rest = buffer.wrapping_byte_add(done);
-        libc::sendto(fd, rest, length - done, flags, address, address_length)
-    }))
+    stop::value(send(
+        fd,
+        flags,
+        || length,
+        |flags, done| unsafe {
+            let rest = buffer.wrapping_byte_add(done);
+            libc::sendto(fd, rest, length - done, flags, address, address_length)
+        },
+    ))
 }
 
 #[unsafe(no_mangle)]
@@ -208,9 +274,26 @@ unsafe extern "C-unwind" fn heddle_sendmsg(
     message: *const msghdr,
     flags: c_int,
 ) -> isize {
-    // A message that was sent in part is not gone on with: its control data went with the start.
-    // SAFETY: the caller's message.
-    stop::value(send(fd, flags, 0, |flags, _| unsafe { libc::sendmsg(fd, message, flags) }))
+    // SAFETY: the kernel has accepted the caller's message.
+    let parts = || parts_of(unsafe { &*message });
+    stop::value(send(
+        fd,
+        flags,
+        || bytes_of(parts()),
+        |flags, done| {
+            if done == 0 {
+                // SAFETY: the caller's message.
+                return unsafe { libc::sendmsg(fd, message, flags) };
+            }
+            // The control data went with the start.
+            let mut rest = rest_of(parts(), done);
+            // SAFETY: all zero bytes are an empty message.
+            let mut shorter: msghdr = unsafe { core::mem::zeroed() };
+            (shorter.msg_iov, shorter.msg_iovlen) = (rest.as_mut_ptr(), rest.len());
+            // SAFETY: a valid message with what is left of the caller's parts.
+            unsafe { libc::sendmsg(fd, &shorter, flags) }
+        },
+    ))
 }
 
 // ---- connections
