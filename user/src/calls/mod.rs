@@ -301,16 +301,16 @@ where
 struct Told<T> {
     result: T,
     errno: c_int,
-    /// It was sent `SIGPIPE`.
-    is_broken_pipe: bool,
+    /// The signal that it raised.
+    raised: Option<c_int>,
 }
 
 impl<T> Told<T> {
     /// The result, with the rest as if the caller had made the call itself.
     fn result(self) -> T {
         errno::set(self.errno);
-        if self.is_broken_pipe {
-            signals::send_to_own(libc::SIGPIPE);
+        if let Some(signal) = self.raised {
+            signals::send_to_own(signal);
         }
         self.result
     }
@@ -323,7 +323,7 @@ fn told<T>(call: impl FnOnce() -> T) -> impl FnOnce() -> Lent<Told<T>> + Send {
         errno::set(before);
         let result = call.get()();
         let errno = errno::get();
-        Lent(Told { result, errno, is_broken_pipe: errno == libc::EPIPE && signals::pipe::take() })
+        Lent(Told { result, errno, raised: signals::raised::take(errno) })
     }
 }
 

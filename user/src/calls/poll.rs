@@ -105,8 +105,24 @@ fn wait_once(fds: &[pollfd], deadline: u64) -> Result<()> {
     {
         return wait_ready_once(first.fd, interest, deadline);
     }
-    let set = epoll_set(fds)?;
-    wait_ready_once(set.as_raw_fd(), Interest::Read, deadline)
+    match epoll_set(fds) {
+        Ok(set) => wait_ready_once(set.as_raw_fd(), Interest::Read, deadline),
+        Err(Stop::Error(libc::EMFILE | libc::ENFILE)) => wait_elsewhere(fds, deadline),
+        Err(stop) => Err(stop),
+    }
+}
+
+/// Where no descriptor is left for an epoll set a kernel thread of the pool waits.
+#[cold]
+fn wait_elsewhere(fds: &[pollfd], deadline: u64) -> Result<()> {
+    let mut fds = fds.to_vec();
+    interruptible(true, || {
+        let left = deadline.saturating_sub(raw::now_ns()).div_ceil(1_000_000);
+        let ms = if deadline == 0 { -1 } else { left.min(i32::MAX as u64) as c_int };
+        // SAFETY: valid entries.
+        unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as nfds_t, ms) as isize }
+    })
+    .map(drop)
 }
 
 /// What the runtime can wait for, if it is all that `events` ask for.

@@ -1,6 +1,8 @@
 //! `select` and `pselect`, by way of `poll`.
 //!
-//! The sets are read and written word by word: a program may pass larger ones than `fd_set`.
+//! The sets are read and written word by word: a program may pass larger ones than `fd_set`. It may
+//! also say that they are, and mean that there are no more descriptors: as in the kernel nothing is
+//! read beyond the size of the table of descriptors.
 //!
 //! # Safety
 //! For all exported functions of this file: as the C library's functions of the same name.
@@ -14,6 +16,7 @@ use super::mask::is_kernels_wait;
 use super::poll::{Limit, wait, with_mask};
 use super::{Result, Stop, exported, made_int};
 use crate::real;
+use crate::sys::descriptors;
 
 const READABLE: i16 =
     libc::POLLRDNORM | libc::POLLRDBAND | libc::POLLIN | libc::POLLHUP | libc::POLLERR;
@@ -50,7 +53,11 @@ impl Sets {
             let events = events.fold(0, |all, set| all | SELECTED[set].0);
             (events != 0).then_some(pollfd { fd, events, revents: 0 })
         };
-        (0..count).filter_map(wanted).collect()
+        let count = match count as usize {
+            few @ ..=libc::FD_SETSIZE => few,
+            many => many.min(descriptors::table_size(many).max(libc::FD_SETSIZE)),
+        };
+        (0..count as c_int).filter_map(wanted).collect()
     }
 
     /// Leaves in the sets what is ready; returns how many.

@@ -5,13 +5,14 @@
 //! anything else is waited for and tried again.
 
 use core::ffi::c_int;
+use core::mem::MaybeUninit;
 
-use heddle::raw::Interest;
-use libc::{iovec, msghdr, off_t};
+use heddle::raw::{self, Interest};
+use libc::{iovec, msghdr, off_t, termios};
 
 use super::{
     Limit, Result, Stop, checked, deadline_of, disk, flags_of, is_nonblocking, signal, sockets,
-    timeout_is_again, turns, wait_ready, wait_ready_once,
+    timeout_is_again, turns, wait_ready, wait_ready_once, wait_ready_unless,
 };
 use crate::errno;
 use crate::sys::direct;
@@ -104,6 +105,14 @@ impl Transfer {
                 Direction::Write => direct::pwritev2(fd, first, count, offset, flags),
             }
         }
+    }
+
+    /// Whether it is a plain one of no bytes, which never waits: what that means is the file's to
+    /// say, and a datagram's socket sends it.
+    fn is_empty(self, parts: Parts) -> bool {
+        let is_plain = parts.is_own && parts.count == 1 && self.offset == HERE && self.flags == 0;
+        // SAFETY: a part of this library's.
+        is_plain && unsafe { (*parts.first).iov_len } == 0
     }
 
     /// Whether it is what sockets have calls for, and may be of one.
@@ -208,9 +217,52 @@ impl Transfer {
             return disk::transfer(self, parts);
         }
         if !is_nonblocking(self.fd) {
-            self.wait(0)?;
+            match self.patience() {
+                None => self.wait(0)?,
+                Some(0) => {}
+                Some(ns) => match wait_ready_unless(
+                    self.fd,
+                    Interest::Read,
+                    raw::now_ns().saturating_add(ns),
+                    self.limit.always,
+                ) {
+                    Err(Stop::Error(libc::ETIMEDOUT)) => return Ok(0),
+                    ended => ended?,
+                },
+            }
         }
         checked(self.plain(parts))
+    }
+
+    /// Whether a write has come to where it raises a signal: that is for the next call.
+    fn is_at_size_limit(self) -> bool {
+        let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: 0 };
+        // SAFETY: a valid place.
+        unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
+        if self.direction == Direction::Read || limit.rlim_cur == libc::RLIM_INFINITY {
+            return false;
+        }
+        let place = match self.offset {
+            // SAFETY: no pointers; what has no position says so.
+            HERE => unsafe { libc::lseek(self.fd, 0, libc::SEEK_CUR) },
+            place => place,
+        };
+        u64::try_from(place).is_ok_and(|place| place >= limit.rlim_cur)
+    }
+
+    /// How long (ns) a read waits for the first byte, if it is of a terminal that is asked not to
+    /// wait for one (`VMIN` 0): such a terminal is not ready before there is one.
+    fn patience(self) -> Option<u64> {
+        if self.direction == Direction::Write {
+            return None;
+        }
+        let mut mode = MaybeUninit::<termios>::uninit();
+        // SAFETY: a valid place; what is no terminal says so.
+        let mode = errno::kept(|| unsafe {
+            (libc::tcgetattr(self.fd, mode.as_mut_ptr()) == 0).then(|| mode.assume_init())
+        })?;
+        let is_raw = mode.c_lflag & libc::ICANON == 0 && mode.c_cc[libc::VMIN] == 0;
+        is_raw.then(|| u64::from(mode.c_cc[libc::VTIME]) * 100_000_000)
     }
 
     fn wait(self, deadline: u64) -> Result<()> {
@@ -225,6 +277,10 @@ pub fn read(fd: c_int, parts: Parts, offset: off_t, flags: c_int) -> Result<isiz
         turns::before_receive();
     }
     let mut transfer = Transfer::new(fd, Direction::Read, offset, flags);
+    if transfer.is_empty(parts) {
+        // SAFETY: a place for nothing.
+        return checked(unsafe { libc::read(fd, (*parts.first).iov_base, 0) });
+    }
     let first = transfer.once(parts)?;
     let is_all = first == 0 || flags & libc::RWF_NOWAIT != 0 || first as usize >= total(parts);
     if is_all || transfer.may_be_of_socket(parts) || !disk::is_disk(fd) {
@@ -238,6 +294,10 @@ pub fn read(fd: c_int, parts: Parts, offset: off_t, flags: c_int) -> Result<isiz
 /// `write` and its relatives: a blocking descriptor takes everything.
 pub fn write(fd: c_int, parts: Parts, offset: off_t, flags: c_int) -> Result<isize> {
     let mut transfer = Transfer::new(fd, Direction::Write, offset, flags);
+    if transfer.is_empty(parts) {
+        // SAFETY: nothing.
+        return checked(unsafe { libc::write(fd, (*parts.first).iov_base, 0) });
+    }
     let first = transfer.once(parts).inspect_err(signal::broken_pipe)?;
     if first == 0 || first as usize >= total(parts) {
         return Ok(first);
@@ -268,6 +328,9 @@ fn go_on(
             transfer.offset = offset + done as off_t;
         }
         transfer.limit.part_sent(transfer.fd);
+        if transfer.is_at_size_limit() {
+            break;
+        }
         let rest = rest_of(all, done);
         let (first, count) = (rest.as_ptr(), rest.len() as c_int);
         // What was moved is told first; the error, or the request, comes with the next call.

@@ -2,6 +2,7 @@
 //! and this library's memory.
 
 pub mod cpu_clock;
+pub mod descriptors;
 pub mod direct;
 pub mod frames;
 mod futex;

@@ -117,7 +117,7 @@ fn start_runtime() -> Result<(), &'static str> {
         signals::failure::begin();
         raw::on_deadly_fault(signals::failure::tell);
         signals::actions::begin();
-        signals::pipe::begin();
+        signals::raised::begin();
         process::start();
         if let Some(count) = environment::workers() {
             let _ = heddle::Config::new().workers(count).start();

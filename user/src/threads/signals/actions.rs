@@ -4,7 +4,7 @@
 //! The handlers of faults are called by `faults.rs`, which says why: the kernel has one handler for
 //! all ([`entry`], or the runtime's for SIGSEGV), and what the program sets is kept here.
 //!
-//! SIGPIPE is kept, too: the kernel sends it to workers (`pipe.rs`).
+//! What a write raises is kept, too: the kernel sends it to workers (`raised.rs`).
 //!
 //! The preemption signal stays the runtime's once it has it, which calls the program's handler for
 //! what others have sent, with the runtime's flags.
@@ -30,7 +30,7 @@ use libc::sigaction;
 
 use super::faults::entry;
 use super::kept::Words;
-use super::pipe;
+use super::raised::{RAISED, arrived, is_raised};
 use crate::calls::mask;
 use crate::errno;
 
@@ -63,7 +63,7 @@ impl Kept {
 const _: () = assert!(libc::SIG_DFL == 0);
 
 /// Of how many signals.
-const COUNT: usize = raw::FAULTS.len() + 2;
+const COUNT: usize = raw::FAULTS.len() + RAISED.len() + 1;
 /// What they have.
 static KEPT: [Kept; COUNT] = [const { Kept::new() }; COUNT];
 /// Whose [`KEPT`] is: the process that began to keep. A child of `vfork` has another number, and
@@ -85,7 +85,8 @@ pub fn is_in_vfork() -> bool {
 
 /// The runtime's list of faults, in its order, and what is kept last.
 fn numbers() -> impl Iterator<Item = c_int> {
-    raw::FAULTS.into_iter().chain([libc::SIGPIPE, raw::PREEMPTION_SIGNAL])
+    let raised = RAISED.into_iter().map(|(signal, _)| signal);
+    raw::FAULTS.into_iter().chain(raised).chain([raw::PREEMPTION_SIGNAL])
 }
 
 /// What is kept for this signal, if it is one of those.
@@ -113,12 +114,9 @@ fn is_ours(handler: usize) -> bool {
     handler == our_handler(libc::SIGPIPE) || handler == our_handler(0) || is_runtimes(handler)
 }
 
-/// The kernel's handler for this signal: of SIGPIPE, or of faults.
+/// The kernel's handler for this signal: of what a write raises, or of faults.
 fn our_handler(signal: c_int) -> usize {
-    match signal {
-        libc::SIGPIPE => pipe::arrived as *const () as usize,
-        _ => entry as *const () as usize,
-    }
+    if is_raised(signal) { arrived as *const () as usize } else { entry as *const () as usize }
 }
 
 fn kernels(signal: c_int) -> Option<sigaction> {
@@ -142,10 +140,8 @@ pub fn action_of(signal: c_int) -> Option<sigaction> {
 fn is_looked_at(signal: c_int, action: &sigaction) -> bool {
     match signal {
         libc::SIGSEGV => true,
-        libc::SIGBUS | libc::SIGFPE | libc::SIGILL | libc::SIGPIPE => {
-            action.sa_sigaction == libc::SIG_DFL
-        }
-        _ => false,
+        libc::SIGBUS | libc::SIGFPE | libc::SIGILL => action.sa_sigaction == libc::SIG_DFL,
+        _ => is_raised(signal) && action.sa_sigaction == libc::SIG_DFL,
     }
 }
 

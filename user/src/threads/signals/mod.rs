@@ -36,9 +36,9 @@ mod masked;
 mod news;
 mod older;
 mod pending;
-pub mod pipe;
 pub mod process;
 mod queue;
+pub mod raised;
 mod sent;
 mod timers;
 

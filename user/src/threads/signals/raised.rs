@@ -1,4 +1,5 @@
-//! `SIGPIPE`, which a write without a reader raises in the thread that made it.
+//! What a write raises in the thread that made it: `SIGPIPE` without a reader, `SIGXFSZ` past the
+//! limit of a file's size.
 //!
 //! The kernel sends it to the kernel thread that made the system call. For a full thread that is a
 //! worker, where the C library writes by itself, as stdio does, or the program by number: so
@@ -22,9 +23,18 @@ use crate::errno;
 use crate::sys::signals;
 use crate::threads::{Pthread, own, this};
 
+/// The signals, and the error with which a call fails that raises it.
+pub const RAISED: [(c_int, c_int); 2] =
+    [(libc::SIGPIPE, libc::EPIPE), (libc::SIGXFSZ, libc::EFBIG)];
+
+/// Whether it is one of them.
+pub fn is_raised(signal: c_int) -> bool {
+    RAISED.iter().any(|&(raised, _)| raised == signal)
+}
+
 /// Before the first worker is made.
 pub fn begin() {
-    raw::let_through(libc::SIGPIPE);
+    RAISED.iter().for_each(|&(signal, _)| raw::let_through(signal));
 }
 
 /// The kernel's handler, where the program does not ignore it.
@@ -49,7 +59,8 @@ fn pass_on(me: &Pthread, info: &siginfo_t) {
     raw::when_unpinned(call, me.slot.load(Relaxed) as usize);
 }
 
-/// Takes it from the calling kernel thread, which blocks it: whether it was there.
-pub fn take() -> bool {
-    signals::take(bit(libc::SIGPIPE)).is_some()
+/// Takes from the calling kernel thread, which blocks it, what a call that left `error` raised.
+pub fn take(error: c_int) -> Option<c_int> {
+    let (signal, _) = RAISED.into_iter().find(|&(_, with)| with == error)?;
+    signals::take(bit(signal)).map(|_| signal)
 }

@@ -1,0 +1,23 @@
+//! The process's table of descriptors.
+//!
+//! Invariant: it only grows, so what was read of its size once is no more than that.
+
+use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::Relaxed;
+
+/// How many descriptors it had room for when it was looked at last.
+static SIZE: AtomicUsize = AtomicUsize::new(0);
+
+/// For how many descriptors the kernel has room now, or at least `enough`; `enough` where it does
+/// not tell.
+pub fn table_size(enough: usize) -> usize {
+    let known = SIZE.load(Relaxed);
+    if known >= enough {
+        return known;
+    }
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let size = status.lines().find_map(|line| line.strip_prefix("FDSize:"));
+    let Some(size) = size.and_then(|size| size.trim().parse().ok()) else { return enough };
+    SIZE.fetch_max(size, Relaxed);
+    size
+}
