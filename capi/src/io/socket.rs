@@ -141,6 +141,14 @@ fn parts_of(message: &msghdr) -> &[iovec] {
     }
 }
 
+/// A message of these parts and nothing else.
+fn message_of(parts: &mut [iovec]) -> msghdr {
+    // SAFETY: all zero bytes are an empty message.
+    let mut message: msghdr = unsafe { core::mem::zeroed() };
+    (message.msg_iov, message.msg_iovlen) = (parts.as_mut_ptr(), parts.len());
+    message
+}
+
 fn option(fd: c_int, name: c_int) -> Option<c_int> {
     let mut value: c_int = 0;
     let mut length = size_of::<c_int>() as socklen_t;
@@ -166,14 +174,10 @@ unsafe extern "C-unwind" fn heddle_recv(
         return stop::value(receive_bytes(fd, buffer, length, flags));
     }
     // SAFETY: the rest of the caller's buffer.
-    stop::value(receive_all(
-        fd,
-        flags,
-        || length,
-        |flags, done| unsafe {
-            libc::recv(fd, buffer.wrapping_byte_add(done), length - done, flags)
-        },
-    ))
+    let call = |flags, done| unsafe {
+        libc::recv(fd, buffer.wrapping_byte_add(done), length - done, flags)
+    };
+    stop::value(receive_all(fd, flags, || length, call))
 }
 
 #[unsafe(no_mangle)]
@@ -211,22 +215,15 @@ unsafe extern "C-unwind" fn heddle_recvmsg(fd: c_int, message: *mut msghdr, flag
     }
     // SAFETY: as above.
     let parts = || parts_of(unsafe { &*message });
-    stop::value(receive_all(
-        fd,
-        flags,
-        || bytes_of(parts()),
-        |flags, done| {
-            if done == 0 {
-                return whole(flags);
-            }
-            let mut rest = rest_of(parts(), done);
-            // SAFETY: all zero bytes are an empty message.
-            let mut shorter: msghdr = unsafe { core::mem::zeroed() };
-            (shorter.msg_iov, shorter.msg_iovlen) = (rest.as_mut_ptr(), rest.len());
-            // SAFETY: a valid message with what is left of the caller's parts.
-            unsafe { libc::recvmsg(fd, &mut shorter, flags) }
-        },
-    ))
+    let call = |flags, done| {
+        if done == 0 {
+            return whole(flags);
+        }
+        let mut rest = rest_of(parts(), done);
+        // SAFETY: a valid message with what is left of the caller's parts.
+        unsafe { libc::recvmsg(fd, &mut message_of(&mut rest), flags) }
+    };
+    stop::value(receive_all(fd, flags, || bytes_of(parts()), call))
 }
 
 #[unsafe(no_mangle)]
@@ -237,14 +234,10 @@ unsafe extern "C-unwind" fn heddle_send(
     flags: c_int,
 ) -> isize {
     // SAFETY: what is left of the caller's buffer.
-    stop::value(send(
-        fd,
-        flags,
-        || length,
-        |flags, done| unsafe {
-            libc::send(fd, buffer.wrapping_byte_add(done), length - done, flags)
-        },
-    ))
+    let call = |flags, done| unsafe {
+        libc::send(fd, buffer.wrapping_byte_add(done), length - done, flags)
+    };
+    stop::value(send(fd, flags, || length, call))
 }
 
 #[unsafe(no_mangle)]
@@ -257,15 +250,11 @@ unsafe extern "C-unwind" fn heddle_sendto(
     address_length: socklen_t,
 ) -> isize {
     // SAFETY: what is left of the caller's buffer, and the caller's address.
-    stop::value(send(
-        fd,
-        flags,
-        || length,
-        |flags, done| unsafe {
-            let rest = buffer.wrapping_byte_add(done);
-            libc::sendto(fd, rest, length - done, flags, address, address_length)
-        },
-    ))
+    let call = |flags, done| unsafe {
+        let rest = buffer.wrapping_byte_add(done);
+        libc::sendto(fd, rest, length - done, flags, address, address_length)
+    };
+    stop::value(send(fd, flags, || length, call))
 }
 
 #[unsafe(no_mangle)]
@@ -276,24 +265,17 @@ unsafe extern "C-unwind" fn heddle_sendmsg(
 ) -> isize {
     // SAFETY: the kernel has accepted the caller's message.
     let parts = || parts_of(unsafe { &*message });
-    stop::value(send(
-        fd,
-        flags,
-        || bytes_of(parts()),
-        |flags, done| {
-            if done == 0 {
-                // SAFETY: the caller's message.
-                return unsafe { libc::sendmsg(fd, message, flags) };
-            }
-            // The control data went with the start.
-            let mut rest = rest_of(parts(), done);
-            // SAFETY: all zero bytes are an empty message.
-            let mut shorter: msghdr = unsafe { core::mem::zeroed() };
-            (shorter.msg_iov, shorter.msg_iovlen) = (rest.as_mut_ptr(), rest.len());
-            // SAFETY: a valid message with what is left of the caller's parts.
-            unsafe { libc::sendmsg(fd, &shorter, flags) }
-        },
-    ))
+    let call = |flags, done| {
+        if done == 0 {
+            // SAFETY: the caller's message.
+            return unsafe { libc::sendmsg(fd, message, flags) };
+        }
+        // The control data went with the start.
+        let mut rest = rest_of(parts(), done);
+        // SAFETY: a valid message with what is left of the caller's parts.
+        unsafe { libc::sendmsg(fd, &message_of(&mut rest), flags) }
+    };
+    stop::value(send(fd, flags, || bytes_of(parts()), call))
 }
 
 // ---- connections
