@@ -12,13 +12,14 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr;
 use core::slice;
 
-use libc::{hostent, sockaddr, socklen_t};
+use libc::{hostent, sockaddr, sockaddr_storage, socklen_t};
 
 use super::{away_answering, exported};
 use crate::threads::cancel;
 
 /// A buffer is as aligned as the caller's: so what needs more room there does here.
 const ALIGN: usize = 16;
+const ADDRESS_BYTES: usize = size_of::<sockaddr_storage>();
 
 /// A copy of what the caller has for the result.
 struct Room {
@@ -69,16 +70,19 @@ impl Room {
     }
 }
 
-/// The bytes of what is asked for.
+/// The bytes of what is asked for, with room for the largest address: the C library reads no more
+/// of it, however long it is said to be.
 ///
 /// # Safety
-/// 1. There are so many at `place`, or it is null.
-unsafe fn copied(place: *const c_void, bytes: socklen_t) -> Vec<u8> {
-    if place.is_null() {
-        return Vec::new();
+/// 1. There are so many at `place`, or as many as an address has, or it is null.
+unsafe fn copied(place: *const c_void, bytes: socklen_t) -> [u8; ADDRESS_BYTES] {
+    let mut copy = [0; ADDRESS_BYTES];
+    if !place.is_null() {
+        let bytes = ADDRESS_BYTES.min(bytes as usize);
+        // SAFETY: by 1.
+        copy[..bytes].copy_from_slice(unsafe { slice::from_raw_parts(place.cast(), bytes) });
     }
-    // SAFETY: by 1.
-    unsafe { slice::from_raw_parts(place.cast::<u8>(), bytes as usize) }.to_vec()
+    copy
 }
 
 /// Makes a look-up, a point of cancellation.

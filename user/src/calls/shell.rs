@@ -20,8 +20,8 @@
 use core::ffi::{c_char, c_int, c_short};
 use core::mem::MaybeUninit;
 use core::ptr;
-use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicPtr, AtomicU32};
 
 use heddle::raw::{self, Interest};
 use libc::{FILE, pid_t, posix_spawnattr_t, sigaction, sigset_t};
@@ -134,16 +134,16 @@ fn start(command: *const c_char, blocked: &sigset_t) -> core::result::Result<pid
     // SAFETY: texts and attributes of our own, the caller's command, the program's environment.
     let error = start_program(|| unsafe {
         let (path, words) = (c"/bin/sh".as_ptr(), words.as_ptr());
-        libc::posix_spawn(&mut child, path, ptr::null(), place, words, environ)
+        libc::posix_spawn(&mut child, path, ptr::null(), place, words, environ.load(Relaxed))
     });
     // SAFETY: valid attributes.
     unsafe { libc::posix_spawnattr_destroy(place) };
     if error == 0 { Ok(child) } else { Err(error) }
 }
 
-// SAFETY: the C library's variable.
+// SAFETY: the C library's variable, which the program may change.
 unsafe extern "C" {
-    static environ: *const *mut c_char;
+    static environ: AtomicPtr<*mut c_char>;
 }
 
 /// The status of a full thread's shell, in whose wait handlers run. After each of them it is asked
