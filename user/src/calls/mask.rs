@@ -1,11 +1,11 @@
 //! The signal masks of full threads.
 //!
-//! Workers have all signals blocked but those that report a fault, so a full thread's mask is a
-//! word of its own: it holds back signals to that thread (`threads/signals/`), and a child inherits
-//! it. Around each call that makes a child the worker takes on the thread's mask. What kernel
-//! threads block is noted: signals for the process that none of them lets through are full threads'
-//! (`threads/signals/process.rs`). A kernel thread's calls that start a program come by here
-//! for what that one finds ignored ([`ignoring`]).
+//! Workers have all signals blocked but those that report a fault or that a write raises, so a full
+//! thread's mask is a word of its own: it holds back signals to that thread (`threads/signals/`),
+//! and a child inherits it. Around each call that makes a child the worker takes on the thread's
+//! mask. What kernel threads block is noted: signals for the process that none of them lets through
+//! are full threads' (`threads/signals/process.rs`). A kernel thread's calls that start a program
+//! come by here for what that one finds ignored ([`ignoring`]).
 //!
 //! # Safety
 //! For all exported functions of this file: as the C library's functions of the same name.

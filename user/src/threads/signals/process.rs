@@ -1,9 +1,9 @@
 //! Signals that are sent to the process: by `kill`, a timer, a terminal, a child's end.
 //!
 //! The kernel gives them to a kernel thread that lets them through, the main one first. Workers let
-//! none through. So what all of the program's kernel threads have blocked stays pending in the
-//! kernel, where `sigpending`, `sigwait` and `signalfd` find it; and if a full thread lets it
-//! through, or waits for it, that one takes it.
+//! none through but faults and what a write raises (`raised.rs`). So what all of the program's
+//! kernel threads have blocked stays pending in the kernel, where `sigpending`, `sigwait` and
+//! `signalfd` find it; and if a full thread lets it through, or waits for it, that one takes it.
 //!
 //! A kernel thread of this library, the watcher, is told by a signalfd that such a signal is
 //! pending. It takes nothing: it looks for a full thread and calls it, and that one takes the
