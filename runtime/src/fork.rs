@@ -14,8 +14,9 @@
 //!   child has records that nobody else sees, and no texts.
 //!
 //! No child comes to the other locks: those of workers, of the monitor, of the reactors, of the
-//! blocking pool and of timers, for there is no worker and no full thread is made; those of the
-//! start, which has been or is refused; and what is made once was made before the second thread.
+//! blocking pool, of timers and of descriptors (`hold.rs`), for there is no worker and no full
+//! thread is made; those of the start, which has been or is refused; and what is made once was made
+//! before the second thread.
 //!
 //! Invariant: the child has one thread while this runs, and none of the parent's locks is waited
 //! for.

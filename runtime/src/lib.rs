@@ -36,6 +36,8 @@ pub mod fs;
 mod full;
 mod handed;
 mod hibernate;
+#[doc(hidden)]
+pub mod hold;
 mod inbox;
 pub mod io;
 mod later;

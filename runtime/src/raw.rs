@@ -17,6 +17,7 @@ pub use crate::control::{Control, Outcome};
 pub use crate::deadlock::{
     Explain, Holder, Waited, idle, name_kernel_thread, name_slot, name_slot_of, on_deadlock,
 };
+pub use crate::hold;
 pub use crate::io::call::{deadline, operate, receive, retry, send, wait_ready};
 pub use crate::io::reactor::Interest;
 pub use crate::lot::{
@@ -24,8 +25,7 @@ pub use crate::lot::{
 };
 pub use crate::stack::observer::{Observer, observe};
 pub use crate::sync::raw_mutex::RawMutex;
-pub use crate::sys::clock::now_ns;
-pub use crate::sys::place::Place;
+pub use crate::sys::{clock::now_ns, place::Place};
 pub use crate::thread::{builder::Known, give_way};
 pub use crate::wait::{Batch, Locked, WaitQueue, wake};
 

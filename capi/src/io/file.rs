@@ -10,6 +10,7 @@
 use core::ffi::{c_char, c_int, c_uint, c_void};
 
 use heddle::raw::Interest;
+use heddle::raw::hold::{self, Hold};
 use io_uring::{opcode, types};
 use libc::{iovec, mode_t, off_t};
 
@@ -97,8 +98,18 @@ impl Parts {
     }
 }
 
-/// One transfer: as much as the kernel takes at once.
-fn transfer(fd: c_int, direction: Direction, parts: Parts, offset: off_t) -> Result<isize, Stop> {
+/// One transfer: as much as the kernel takes at once. `held`: of what may be a disk's file, from
+/// the first try at its own position on.
+fn transfer(
+    fd: c_int,
+    direction: Direction,
+    parts: Parts,
+    offset: off_t,
+    held: &mut Option<Hold>,
+) -> Result<isize, Stop> {
+    if offset == HERE && held.is_none() && caller() == Caller::Light {
+        *held = Some(hold::position(fd));
+    }
     match checked(parts.attempt(fd, direction, offset)) {
         Err(Stop::Error(libc::EAGAIN | libc::EOPNOTSUPP | libc::ENOSYS)) => {}
         other => return other,
@@ -110,6 +121,7 @@ fn transfer(fd: c_int, direction: Direction, parts: Parts, offset: off_t) -> Res
             None => elsewhere(move || parts.plain(fd, direction, offset)),
         };
     }
+    *held = None;
     if is_nonblocking(fd) {
         return checked(parts.plain(fd, direction, offset));
     }
@@ -152,42 +164,61 @@ fn in_ring(
     operate(entry, deadline)
 }
 
+/// Whether the caller makes the plain system call, which keeps a transfer whole: a kernel thread
+/// may sleep for a disk, and must not hold what a handler's call would wait for.
+fn may_sleep(fd: c_int, offset: off_t) -> bool {
+    match caller() {
+        Caller::Light => false,
+        Caller::Native => offset == HERE && kind_of(fd) == Ok(FileKind::Disk),
+        Caller::Outside => true,
+    }
+}
+
 /// `read` and its relatives.
 fn read(fd: c_int, parts: Parts, offset: off_t) -> Result<isize, Stop> {
     cancel::check()?;
-    if caller() == Caller::Outside {
+    if may_sleep(fd, offset) {
         return checked(parts.plain(fd, Direction::Read, offset));
     }
     kept(|| {
         let wanted = total(parts)?;
-        let first = transfer(fd, Direction::Read, parts, offset)?;
+        let mut held = None;
+        let first = transfer(fd, Direction::Read, parts, offset, &mut held)?;
         if first as usize >= wanted || first == 0 || kind_of(fd)? != FileKind::Disk {
             return Ok(first);
         }
         // The first try gives what lies in memory up to the first gap; a disk's file is read to
         // its end.
-        Ok(go_on(fd, Direction::Read, parts, offset, first))
+        Ok(go_on(fd, Direction::Read, parts, offset, first, &mut held))
     })
 }
 
 /// `write` and its relatives: a blocking descriptor takes everything.
 fn write(fd: c_int, parts: Parts, offset: off_t) -> Result<isize, Stop> {
     cancel::check()?;
-    if caller() == Caller::Outside {
+    if may_sleep(fd, offset) {
         return checked(parts.plain(fd, Direction::Write, offset));
     }
     kept(|| {
         let wanted = total(parts)?;
-        let first = transfer(fd, Direction::Write, parts, offset)?;
+        let mut held = None;
+        let first = transfer(fd, Direction::Write, parts, offset, &mut held)?;
         if first as usize >= wanted || first == 0 || is_nonblocking(fd) {
             return Ok(first);
         }
-        Ok(go_on(fd, Direction::Write, parts, offset, first))
+        Ok(go_on(fd, Direction::Write, parts, offset, first, &mut held))
     })
 }
 
 /// Goes on with a transfer of which `first` bytes, more than none and not all, are made.
-fn go_on(fd: c_int, direction: Direction, parts: Parts, offset: off_t, first: isize) -> isize {
+fn go_on(
+    fd: c_int,
+    direction: Direction,
+    parts: Parts,
+    offset: off_t,
+    first: isize,
+    held: &mut Option<Hold>,
+) -> isize {
     // SAFETY: the caller's parts; `total` has looked at their count.
     let all = unsafe { core::slice::from_raw_parts(parts.first, parts.count as usize) };
     let (mut done, wanted) = (first as usize, bytes_of(all));
@@ -195,7 +226,7 @@ fn go_on(fd: c_int, direction: Direction, parts: Parts, offset: off_t, first: is
         let rest = rest_of(all, done);
         let rest = Parts { first: rest.as_ptr(), count: rest.len() as c_int };
         let place = if offset == HERE { HERE } else { offset + done as off_t };
-        match transfer(fd, direction, rest, place) {
+        match transfer(fd, direction, rest, place, held) {
             Ok(count) if count > 0 => done += count as usize,
             // What was moved is told first; the error, or the request, comes with the next call.
             _ => break,

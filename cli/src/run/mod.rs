@@ -136,8 +136,9 @@ What differs with --threads user:
   SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP and SIGABRT act at once where they are sent to a process
   that blocks them in all of its threads; they do not wait for one.
   SIGPIPE and SIGXFSZ that another process sends are the thread's that runs just then.
-  Threads that read one descriptor of a file on a disk at its own position may get pieces of each
-  other's parts where the file is partly in memory; pread, or a lock around the reads, does not.
+  Threads that read or write one descriptor of a file on a disk at its own position do so one after
+  the other, and each gets its part whole. A kernel thread's call, another process's or one by a
+  copy of the descriptor may come between, where what is read is partly in memory.
   A handler of SIGURG, by which threads are preempted, ends no call early.
   What the kernel keeps for each kernel thread a thread cannot change, for it would hold for its
   worker: identities by system call and setfsuid, capset, unshare, setns, seccomp and what prctl

@@ -41,7 +41,7 @@ fn is_in_memory(fd: c_int) -> bool {
 }
 
 /// Whether what is written stays in memory for now.
-fn is_buffered(transfer: Transfer) -> bool {
+fn is_buffered(transfer: &Transfer) -> bool {
     let through = libc::O_DIRECT | libc::O_SYNC | libc::O_DSYNC;
     transfer.direction == Direction::Write
         && transfer.flags & (libc::RWF_DSYNC | libc::RWF_SYNC) == 0
@@ -50,7 +50,7 @@ fn is_buffered(transfer: Transfer) -> bool {
 
 /// Reads or writes a disk's file, after the try was in vain.
 #[cold]
-pub fn transfer(transfer: Transfer, parts: Parts) -> Result<isize> {
+pub fn transfer(transfer: &Transfer, parts: Parts) -> Result<isize> {
     if is_buffered(transfer) || is_in_memory(transfer.fd) {
         return checked(transfer.plain(parts));
     }

@@ -7,6 +7,7 @@
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
 
+use heddle::raw::hold::{self, Hold};
 use heddle::raw::{self, Interest};
 use libc::{iovec, msghdr, off_t, termios};
 
@@ -59,7 +60,6 @@ impl Parts {
 }
 
 /// One transfer, but for the parts: they shrink when a write goes on.
-#[derive(Clone, Copy)]
 pub struct Transfer {
     pub fd: c_int,
     pub direction: Direction,
@@ -68,16 +68,18 @@ pub struct Transfer {
     pub flags: c_int,
     /// `always` when a part was moved before, which is told when a handler has run.
     pub limit: Limit,
+    /// Of what may be a disk's file, from the first try at its own position on.
+    hold: Option<Hold>,
 }
 
 impl Transfer {
     fn new(fd: c_int, direction: Direction, offset: off_t, flags: c_int) -> Self {
-        Transfer { fd, direction, offset, flags, limit: Limit::default() }
+        Transfer { fd, direction, offset, flags, limit: Limit::default(), hold: None }
     }
 
     /// The plain system call.
-    pub fn plain(self, Parts { first, count, .. }: Parts) -> isize {
-        let Transfer { fd, direction, offset, flags, .. } = self;
+    pub fn plain(&self, Parts { first, count, .. }: Parts) -> isize {
+        let Transfer { fd, direction, offset, flags, .. } = *self;
         // SAFETY: the caller's parts.
         unsafe {
             match direction {
@@ -88,14 +90,17 @@ impl Transfer {
     }
 
     /// The system call that never sleeps.
-    fn attempt(self, parts: Parts) -> isize {
+    fn attempt(&mut self, parts: Parts) -> isize {
         let Parts { first, count, .. } = parts;
-        let Transfer { fd, direction, offset, flags, limit } = self;
+        let Transfer { fd, direction, offset, flags, limit, .. } = *self;
         if limit.always && direction == Direction::Write && sockets::is_broken(fd) {
             return 0;
         }
         if let Some(moved) = self.attempt_socket(parts) {
             return moved;
+        }
+        if offset == HERE && self.hold.is_none() {
+            self.hold = Some(hold::position(fd));
         }
         let flags = flags | libc::RWF_NOWAIT;
         // SAFETY: the caller's parts.
@@ -109,14 +114,14 @@ impl Transfer {
 
     /// Whether it is a plain one of no bytes, which never waits: what that means is the file's to
     /// say, and a datagram's socket sends it.
-    fn is_empty(self, parts: Parts) -> bool {
+    fn is_empty(&self, parts: Parts) -> bool {
         let is_plain = parts.is_own && parts.count == 1 && self.offset == HERE && self.flags == 0;
         // SAFETY: a part of this library's.
         is_plain && unsafe { (*parts.first).iov_len } == 0
     }
 
     /// Whether it is what sockets have calls for, and may be of one.
-    fn may_be_of_socket(self, parts: Parts) -> bool {
+    fn may_be_of_socket(&self, parts: Parts) -> bool {
         let is_plain = parts.is_own && self.offset == HERE && self.flags == 0;
         let is_simple = parts.count == 1 || self.direction == Direction::Write;
         is_plain && is_simple && sockets::may_be(self.fd)
@@ -124,8 +129,8 @@ impl Transfer {
 
     /// As [`Transfer::attempt`], if it is a plain one of a socket: those have calls of their own,
     /// which take an eighth less time, and what is left of a write raises no signal there.
-    fn attempt_socket(self, parts: Parts) -> Option<isize> {
-        let Transfer { fd, direction, .. } = self;
+    fn attempt_socket(&self, parts: Parts) -> Option<isize> {
+        let Transfer { fd, direction, .. } = *self;
         if !self.may_be_of_socket(parts) {
             return None;
         }
@@ -156,7 +161,7 @@ impl Transfer {
     fn once(&mut self, parts: Parts) -> Result<isize> {
         if self.offset != HERE && flags_of(self.fd) & libc::O_DIRECT != 0 {
             // Past the cache the kernel waits for the disk whatever it is told.
-            return disk::transfer(*self, parts);
+            return disk::transfer(self, parts);
         }
         loop {
             match checked(self.attempt(parts)) {
@@ -177,7 +182,7 @@ impl Transfer {
         loop {
             match checked(self.attempt(parts)) {
                 Err(Stop::Error(libc::EINTR)) => {}
-                Err(Stop::Error(libc::EAGAIN)) => return disk::transfer(*self, parts),
+                Err(Stop::Error(libc::EAGAIN)) => return disk::transfer(self, parts),
                 other => return other,
             }
         }
@@ -189,14 +194,14 @@ impl Transfer {
         if is_nonblocking(self.fd) {
             // A disk takes no notice of that mode.
             return match disk::is_disk(self.fd) {
-                true => disk::transfer(*self, parts),
+                true => disk::transfer(self, parts),
                 false => Err(Stop::Error(libc::EAGAIN)),
             };
         }
         if self.limit.deadline.is_none() {
             let socket = deadline_of(self.fd, self.direction.timeout_option());
             if socket.is_none() && disk::is_disk(self.fd) {
-                return disk::transfer(*self, parts);
+                return disk::transfer(self, parts);
             }
             self.limit.deadline = Some(socket.unwrap_or(0));
         }
@@ -212,30 +217,53 @@ impl Transfer {
 
     /// A file for which there is no call that never sleeps.
     #[cold]
-    fn without_try(self, parts: Parts) -> Result<isize> {
+    fn without_try(&mut self, parts: Parts) -> Result<isize> {
         if disk::is_disk(self.fd) {
             return disk::transfer(self, parts);
         }
-        if !is_nonblocking(self.fd) {
-            match self.patience() {
-                None => self.wait(0)?,
-                Some(0) => {}
-                Some(ns) => match wait_ready_unless(
-                    self.fd,
-                    Interest::Read,
-                    raw::now_ns().saturating_add(ns),
-                    self.limit.always,
-                ) {
-                    Err(Stop::Error(libc::ETIMEDOUT)) => return Ok(0),
-                    ended => ended?,
-                },
+        self.hold = None;
+        if is_nonblocking(self.fd) || self.patience() == Some(0) {
+            return checked(self.plain(parts));
+        }
+        if self.direction == Direction::Write {
+            self.wait(0)?;
+            return checked(self.plain(parts));
+        }
+        let mut waited = false;
+        let Some(_hold) = self.wait_to_read(&mut waited)? else { return Ok(0) };
+        match checked(self.plain(parts))? {
+            0 if waited && is_gone(self.fd) => Err(Stop::Error(libc::EIO)),
+            moved => Ok(moved),
+        }
+    }
+
+    /// Waits until a read finds something, of which no other thread's read is told as well. `None`
+    /// when a terminal's time for the first byte has passed.
+    fn wait_to_read(&self, waited: &mut bool) -> Result<Option<Hold>> {
+        let deadline = match self.patience() {
+            Some(ns) => raw::now_ns().saturating_add(ns),
+            None => 0,
+        };
+        loop {
+            let hold = hold::reader(self.fd);
+            let mut poll = libc::pollfd { fd: self.fd, events: libc::POLLIN, revents: 0 };
+            // SAFETY: one valid pollfd.
+            if unsafe { direct::poll(&mut poll, 1) } != 0 {
+                return Ok(Some(hold));
+            }
+            drop(hold);
+            *waited = true;
+            turns::waits();
+            let always = self.limit.always;
+            match wait_ready_unless(self.fd, Interest::Read, deadline, always) {
+                Err(Stop::Error(libc::ETIMEDOUT)) => return Ok(None),
+                ended => ended?,
             }
         }
-        checked(self.plain(parts))
     }
 
     /// Whether a write has come to where it raises a signal: that is for the next call.
-    fn is_at_size_limit(self) -> bool {
+    fn is_at_size_limit(&self) -> bool {
         let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: 0 };
         // SAFETY: a valid place.
         unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
@@ -252,7 +280,7 @@ impl Transfer {
 
     /// How long (ns) a read waits for the first byte, if it is of a terminal that is asked not to
     /// wait for one (`VMIN` 0): such a terminal is not ready before there is one.
-    fn patience(self) -> Option<u64> {
+    fn patience(&self) -> Option<u64> {
         if self.direction == Direction::Write {
             return None;
         }
@@ -265,10 +293,21 @@ impl Transfer {
         is_raw.then(|| u64::from(mode.c_cc[libc::VTIME]) * 100_000_000)
     }
 
-    fn wait(self, deadline: u64) -> Result<()> {
+    fn wait(&mut self, deadline: u64) -> Result<()> {
+        self.hold = None;
         let wait = if self.limit.always { wait_ready_once } else { wait_ready };
         wait(self.fd, self.direction.interest(), deadline)
     }
+}
+
+/// Whether it is a terminal whose other side was closed: a read that waited for that fails, later
+/// ones find the end of the file. What is left of it has no name any more.
+fn is_gone(fd: c_int) -> bool {
+    // SAFETY: all zero bytes are a valid `stat`, which the kernel overwrites.
+    let mut status: libc::stat = unsafe { core::mem::zeroed() };
+    // SAFETY: a valid place.
+    let failed = unsafe { libc::fstat(fd, &mut status) } != 0;
+    !failed && status.st_mode & libc::S_IFMT == libc::S_IFCHR && status.st_nlink == 0
 }
 
 /// `read` and its relatives.

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * Files that can't be asked without waiting: of two readers of one notification one gets it, and
+ * the other waits on as any thread does, for signals and cancellation; whoever waits for a terminal
+ * is told that its other side was closed.
+ */
+#define _GNU_SOURCE
+#include "check.h"
+#include <fcntl.h>
+#include <pty.h>
+#include <signal.h>
+#include <sys/inotify.h>
+
+enum { READERS = 3 };
+static int watch, told, handled;
+
+static void handler(int number)
+{
+	(void)number;
+	__atomic_add_fetch(&handled, 1, __ATOMIC_RELAXED);
+}
+
+static void *reads(void *arg)
+{
+	char event[4096];
+
+	CHECK(read(watch, event, sizeof event) > 0);
+	__atomic_add_fetch(&told, 1, __ATOMIC_RELAXED);
+	while (__atomic_load_n(&told, __ATOMIC_RELAXED) != READERS)
+		sleep_ms(1);
+	/* Whoever is left is called, then cancelled. */
+	CHECK_EQ(read(watch, event, sizeof event), -1);
+	CHECK_EQ(errno, EINTR);
+	read(watch, event, sizeof event);
+	CHECK(0);
+	return arg;
+}
+
+static void *inotify(void *arg)
+{
+	char folder[] = "/tmp/heddle-watch-XXXXXX", name[64];
+	struct sigaction action = { .sa_handler = handler };
+	pthread_t readers[READERS];
+	void *result;
+
+	CHECK_EQ(sigaction(SIGUSR1, &action, NULL), 0);
+	CHECK(mkdtemp(folder) != NULL);
+	watch = inotify_init1(IN_CLOEXEC);
+	CHECK(inotify_add_watch(watch, folder, IN_CREATE) >= 0);
+	for (int i = 0; i < READERS; i++)
+		readers[i] = start_thread(reads, NULL);
+	for (int i = 1; i <= READERS; i++) {
+		sleep_ms(20);
+		snprintf(name, sizeof name, "%s/%d", folder, i);
+		int fd = open(name, O_CREAT | O_WRONLY, 0600);
+		CHECK(fd >= 0);
+		close(fd);
+		unlink(name);
+		while (__atomic_load_n(&told, __ATOMIC_RELAXED) != i)
+			sleep_ms(1);
+	}
+	for (int i = 1; i <= READERS; i++) {
+		sleep_ms(20);
+		CHECK_EQ(pthread_kill(readers[i - 1], SIGUSR1), 0);
+		while (__atomic_load_n(&handled, __ATOMIC_RELAXED) != i)
+			sleep_ms(1);
+	}
+	sleep_ms(20);
+	for (int i = 0; i < READERS; i++) {
+		CHECK_EQ(pthread_cancel(readers[i]), 0);
+		CHECK_EQ(pthread_join(readers[i], &result), 0);
+		CHECK(result == PTHREAD_CANCELED);
+	}
+	close(watch);
+	rmdir(folder);
+	return arg;
+}
+
+static void *waits(void *slave)
+{
+	char byte;
+
+	CHECK_ERRNO(read((int)(long)slave, &byte, 1), EIO);
+	CHECK_EQ(read((int)(long)slave, &byte, 1), 0);
+	return NULL;
+}
+
+static void *terminal(void *arg)
+{
+	int master, slave;
+
+	CHECK_EQ(openpty(&master, &slave, NULL, NULL, NULL), 0);
+	pthread_t waiter = start_thread(waits, (void *)(long)slave);
+	sleep_ms(30);
+	close(master);
+	join_thread(waiter);
+	close(slave);
+	return arg;
+}
+
+int main(void)
+{
+	join_thread(start_thread(terminal, NULL));
+	join_thread(start_thread(inotify, NULL));
+	return 0;
+}
