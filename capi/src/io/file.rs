@@ -49,12 +49,16 @@ enum FileKind {
     Other,
 }
 
+/// Does not ask for the times of the file: who has been told those makes the next write to it
+/// change its inode on the disk, too.
 fn kind_of(fd: c_int) -> Result<FileKind, Stop> {
-    // SAFETY: all zero bytes are a valid `stat`, which the kernel overwrites.
-    let mut status: libc::stat = unsafe { core::mem::zeroed() };
-    // SAFETY: a valid place.
-    checked(unsafe { libc::fstat(fd, &mut status) } as isize)?;
-    Ok(match status.st_mode & libc::S_IFMT {
+    // SAFETY: all zero bytes are a valid `statx`, which the kernel overwrites.
+    let mut status: libc::statx = unsafe { core::mem::zeroed() };
+    let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
+    // SAFETY: an empty path and a valid place.
+    let failed = unsafe { libc::statx(fd, c"".as_ptr(), flags, libc::STATX_TYPE, &mut status) };
+    checked(failed as isize)?;
+    Ok(match libc::mode_t::from(status.stx_mode) & libc::S_IFMT {
         libc::S_IFREG | libc::S_IFBLK | libc::S_IFDIR => FileKind::Disk,
         libc::S_IFSOCK => FileKind::Socket,
         _ => FileKind::Other,

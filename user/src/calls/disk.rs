@@ -8,7 +8,9 @@
 use core::ffi::c_int;
 
 use super::transfer::{Direction, HERE, Parts, Transfer};
-use super::{Result, Stop, checked, elsewhere, flags_of};
+use super::{Result, Stop, checked, elsewhere, flags_of, known};
+use crate::errno;
+use crate::sys::direct;
 
 /// `f_type` of file systems that live in memory.
 const IN_MEMORY: [i64; 8] = [
@@ -24,12 +26,8 @@ const IN_MEMORY: [i64; 8] = [
 
 /// Whether the descriptor is a file that poll calls ready at any time.
 pub fn is_disk(fd: c_int) -> bool {
-    // SAFETY: all zero bytes are a valid `stat`, which the kernel overwrites.
-    let mut status: libc::stat = unsafe { core::mem::zeroed() };
-    // SAFETY: a valid place.
-    let failed = unsafe { libc::fstat(fd, &mut status) } != 0;
-    !failed
-        && matches!(status.st_mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFBLK | libc::S_IFDIR)
+    let kind = errno::kept(|| direct::kind_of(fd));
+    matches!(kind, libc::S_IFREG | libc::S_IFBLK | libc::S_IFDIR)
 }
 
 fn is_in_memory(fd: c_int) -> bool {
@@ -42,16 +40,24 @@ fn is_in_memory(fd: c_int) -> bool {
 
 /// Whether what is written stays in memory for now.
 fn is_buffered(transfer: &Transfer) -> bool {
-    let through = libc::O_DIRECT | libc::O_SYNC | libc::O_DSYNC;
     transfer.direction == Direction::Write
         && transfer.flags & (libc::RWF_DSYNC | libc::RWF_SYNC) == 0
-        && flags_of(transfer.fd) & through == 0
+        && are_buffered(flags_of(transfer.fd))
+}
+
+/// Whether writes with these flags of a descriptor stay in memory for now.
+pub fn are_buffered(flags: c_int) -> bool {
+    flags & (libc::O_DIRECT | libc::O_SYNC | libc::O_DSYNC) == 0
 }
 
 /// Reads or writes a disk's file, after the try was in vain.
 #[cold]
 pub fn transfer(transfer: &Transfer, parts: Parts) -> Result<isize> {
-    if is_buffered(transfer) || is_in_memory(transfer.fd) {
+    let is_buffered = is_buffered(transfer);
+    if is_buffered {
+        known::note_buffered(transfer.fd);
+    }
+    if is_buffered || is_in_memory(transfer.fd) {
         return checked(transfer.plain(parts));
     }
     elsewhere(move || transfer.plain(parts))

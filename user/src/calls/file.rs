@@ -8,7 +8,7 @@ use core::ffi::{c_char, c_int, c_uint, c_void};
 use libc::{iovec, mode_t, off_t};
 
 use super::transfer::{BYTES_MAX, HERE, Parts, read, write};
-use super::{Result, checked, disk, exported, interruptible, made, made_int};
+use super::{Result, checked, disk, exported, interruptible, known, made, made_int};
 
 fn one(buffer: *const c_void, length: usize) -> iovec {
     iovec { iov_base: buffer.cast_mut(), iov_len: length.min(BYTES_MAX) }
@@ -136,7 +136,9 @@ fn is_pipe(directory: c_int, path: *const c_char, flags: c_int) -> bool {
 fn open(directory: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> Result<isize> {
     // SAFETY: the caller's path.
     let plain = move || unsafe { libc::openat(directory, path, flags, mode) as isize };
-    if is_pipe(directory, path, flags) { interruptible(false, plain) } else { checked(plain()) }
+    let is_pipe = is_pipe(directory, path, flags);
+    let opened = if is_pipe { interruptible(false, plain) } else { checked(plain()) };
+    opened.inspect(|fd| known::note_opened(*fd as c_int, flags))
 }
 
 // The mode is an optional argument in C; in the calling convention it lies where a third or fourth

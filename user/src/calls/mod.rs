@@ -28,6 +28,7 @@
 mod disk;
 mod elsewhere;
 mod file;
+mod known;
 mod lock;
 mod lookups;
 pub mod mask;

@@ -16,8 +16,8 @@ use heddle::raw::{self, Interest};
 use libc::{iovec, mmsghdr, msghdr, sockaddr, socklen_t, timespec};
 
 use super::{
-    Limit, Result, checked, deadline_of, exported, interruptible, is_nonblocking, made, made_int,
-    retry, signal, sockets, transfer, turns,
+    Limit, Result, checked, deadline_of, exported, interruptible, is_nonblocking, known, made,
+    made_int, retry, signal, sockets, transfer, turns,
 };
 use crate::errno;
 use crate::sys::{self, direct};
@@ -412,7 +412,7 @@ fn accept(
 }
 
 fn note(accepted: &isize) {
-    sockets::note_one(*accepted as c_int);
+    known::forget(*accepted as c_int);
 }
 
 /// Accepts if that does not sleep; -1 and `EAGAIN` if it would.
@@ -444,7 +444,7 @@ fn is_ready(fd: c_int) -> bool {
 }
 
 fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> Result<isize> {
-    sockets::note_one(fd);
+    known::forget(fd);
     // SAFETY: the caller's address.
     let plain = move || unsafe { libc::connect(fd, address, length) as isize };
     if is_nonblocking(fd) || !sockets::is_stream(fd) {

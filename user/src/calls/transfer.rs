@@ -12,8 +12,8 @@ use heddle::raw::{self, Interest};
 use libc::{iovec, msghdr, off_t, termios};
 
 use super::{
-    Limit, Result, Stop, checked, deadline_of, disk, flags_of, is_nonblocking, signal, sockets,
-    timeout_is_again, turns, wait_ready, wait_ready_once, wait_ready_unless,
+    Limit, Result, Stop, checked, deadline_of, disk, flags_of, is_nonblocking, known, signal,
+    sockets, timeout_is_again, turns, wait_ready, wait_ready_once, wait_ready_unless,
 };
 use crate::errno;
 use crate::sys::direct;
@@ -89,6 +89,24 @@ impl Transfer {
         }
     }
 
+    /// The write that needs no try.
+    fn write_at_once(&self, parts: Parts) -> isize {
+        let Transfer { fd, offset, .. } = *self;
+        let Parts { first, count, is_own } = parts;
+        if !is_own || count != 1 {
+            // SAFETY: the caller's parts.
+            return unsafe { direct::pwritev2(fd, first, count, offset, 0) };
+        }
+        // SAFETY: a part of this library's, and the caller's memory.
+        unsafe {
+            let iovec { iov_base, iov_len } = *first;
+            match offset {
+                HERE => direct::write(fd, iov_base, iov_len),
+                _ => direct::pwrite(fd, iov_base, iov_len, offset),
+            }
+        }
+    }
+
     /// The system call that never sleeps.
     fn attempt(&mut self, parts: Parts) -> isize {
         let Parts { first, count, .. } = parts;
@@ -120,11 +138,36 @@ impl Transfer {
         is_plain && unsafe { (*parts.first).iov_len } == 0
     }
 
+    /// Whether it goes past the cache.
+    fn is_past_cache(&self) -> bool {
+        if known::is_cached(self.fd) {
+            return false;
+        }
+        let is_direct = flags_of(self.fd) & libc::O_DIRECT != 0;
+        if !is_direct {
+            known::note_cached(self.fd);
+        }
+        is_direct
+    }
+
+    /// Whether it is a plain write to a disk's file that stays in memory, so that the first system
+    /// call may be the one that does it. What has no position is something else by now.
+    fn stays_in_memory(&self) -> bool {
+        if self.flags != 0 || !known::is_buffered(self.fd) {
+            return false;
+        }
+        let has_position = self.offset != HERE || errno::kept(|| direct::is_seekable(self.fd));
+        if !has_position {
+            known::forget(self.fd);
+        }
+        has_position
+    }
+
     /// Whether it is what sockets have calls for, and may be of one.
     fn may_be_of_socket(&self, parts: Parts) -> bool {
         let is_plain = parts.is_own && self.offset == HERE && self.flags == 0;
         let is_simple = parts.count == 1 || self.direction == Direction::Write;
-        is_plain && is_simple && sockets::may_be(self.fd)
+        is_plain && is_simple && known::may_be_socket(self.fd)
     }
 
     /// As [`Transfer::attempt`], if it is a plain one of a socket: those have calls of their own,
@@ -151,7 +194,7 @@ impl Transfer {
             }
         };
         if moved < 0 && errno::get() == libc::ENOTSOCK {
-            sockets::note_none(fd);
+            known::note_no_socket(fd);
             return None;
         }
         Some(moved)
@@ -159,8 +202,8 @@ impl Transfer {
 
     /// As much as the kernel takes at once.
     fn once(&mut self, parts: Parts) -> Result<isize> {
-        if self.offset != HERE && flags_of(self.fd) & libc::O_DIRECT != 0 {
-            // Past the cache the kernel waits for the disk whatever it is told.
+        if self.offset != HERE && self.is_past_cache() {
+            // There the kernel waits for the disk whatever it is told.
             return disk::transfer(self, parts);
         }
         loop {
@@ -336,6 +379,9 @@ pub fn write(fd: c_int, parts: Parts, offset: off_t, flags: c_int) -> Result<isi
     if transfer.is_empty(parts) {
         // SAFETY: nothing.
         return checked(unsafe { libc::write(fd, (*parts.first).iov_base, 0) });
+    }
+    if transfer.stays_in_memory() {
+        return checked(transfer.write_at_once(parts));
     }
     let first = transfer.once(parts).inspect_err(signal::broken_pipe)?;
     if first == 0 || first as usize >= total(parts) {

@@ -10,9 +10,9 @@
 //! # Safety
 //! For all functions of this file: as for the C library's function of the same name.
 
-use core::ffi::{c_int, c_long, c_void};
+use core::ffi::{c_int, c_long, c_uint, c_void};
 
-use libc::{epoll_event, iovec, msghdr, nfds_t, off_t, pollfd, sockaddr, socklen_t};
+use libc::{epoll_event, iovec, msghdr, nfds_t, off_t, pollfd, sockaddr, socklen_t, statx};
 
 /// The result of a call, or -1 and `errno`.
 #[inline(always)]
@@ -71,6 +71,36 @@ pub unsafe fn send(fd: c_int, buffer: *const c_void, length: usize, flags: c_int
 pub unsafe fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> isize {
     // SAFETY: the caller's arguments; the kernel's struct is the C library's.
     unsafe { call(libc::SYS_sendmsg, [fd as usize, message as usize, flags as usize, 0, 0, 0]) }
+}
+
+pub unsafe fn write(fd: c_int, buffer: *const c_void, length: usize) -> isize {
+    // SAFETY: the caller's arguments.
+    unsafe { call(libc::SYS_write, [fd as usize, buffer as usize, length, 0, 0, 0]) }
+}
+
+pub unsafe fn pwrite(fd: c_int, buffer: *const c_void, length: usize, offset: off_t) -> isize {
+    let (buffer, offset) = (buffer as usize, offset as usize);
+    // SAFETY: the caller's arguments; an offset has an upper half on 32-bit machines only.
+    unsafe { call(libc::SYS_pwrite64, [fd as usize, buffer, length, offset, 0, 0]) }
+}
+
+/// Whether the file has a position; what is not for reading or writing has one, too.
+pub fn is_seekable(fd: c_int) -> bool {
+    // SAFETY: no pointers.
+    unsafe { call(libc::SYS_lseek, [fd as usize, 0, libc::SEEK_CUR as usize, 0, 0, 0]) >= 0 }
+}
+
+/// The kind of file, as in `st_mode`; 0 when the descriptor is none. Not the times of the file: who
+/// has been told those makes the next write to it change its inode on the disk, too.
+pub fn kind_of(fd: c_int) -> c_uint {
+    // SAFETY: all zero bytes are a valid `statx`, which the kernel overwrites.
+    let mut status: statx = unsafe { core::mem::zeroed() };
+    let (flags, place) = (libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC, &raw mut status as usize);
+    let arguments = [fd as usize, c"".as_ptr() as usize, flags as usize, libc::STATX_TYPE as usize];
+    let [fd, path, flags, mask] = arguments;
+    // SAFETY: an empty path and a valid place.
+    unsafe { call(libc::SYS_statx, [fd, path, flags, mask, place, 0]) };
+    c_uint::from(status.stx_mode) & libc::S_IFMT
 }
 
 pub unsafe fn preadv2(

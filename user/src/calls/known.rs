@@ -1,0 +1,92 @@
+//! What is known of descriptors, by number, from what their calls have said.
+//!
+//! Invariant: a hint, for a number may be another file's by now. A wrong one costs a system call in
+//! vain, or a worker for as long as a disk takes; nobody waits for more because of it. So what
+//! could is asked again: what is taken for a socket says so itself when it is none, and what a
+//! write takes for a disk's file, whether it has a position. (Of what has one and is not opened by
+//! its name, which is seen, an eventfd alone may have a writer wait, when its number is at its
+//! end.)
+
+use core::ffi::c_int;
+use core::sync::atomic::AtomicU8;
+use core::sync::atomic::Ordering::Relaxed;
+
+use super::disk;
+
+/// Higher numbers are not told apart.
+const KNOWN: usize = 1 << 14;
+
+/// It is no socket.
+const NO_SOCKET: u8 = 1;
+/// It does not go past the cache.
+const CACHED: u8 = 2;
+/// What is written to it stays in memory for now.
+const BUFFERED: u8 = 4;
+
+static HINTS: [AtomicU8; KNOWN] = [const { AtomicU8::new(0) }; KNOWN];
+
+fn of(fd: c_int) -> Option<&'static AtomicU8> {
+    HINTS.get(usize::try_from(fd).ok()?)
+}
+
+fn is(fd: c_int, hint: u8) -> bool {
+    of(fd).is_some_and(|hints| hints.load(Relaxed) & hint != 0)
+}
+
+fn note(fd: c_int, hint: u8) {
+    if let Some(hints) = of(fd) {
+        // One that is lost is found again.
+        hints.store(hints.load(Relaxed) | hint, Relaxed);
+    }
+}
+
+/// Whether it is worth taking it for a socket.
+pub fn may_be_socket(fd: c_int) -> bool {
+    of(fd).is_some_and(|hints| hints.load(Relaxed) & NO_SOCKET == 0)
+}
+
+/// The kernel has said that it is no socket.
+pub fn note_no_socket(fd: c_int) {
+    note(fd, NO_SOCKET);
+}
+
+/// It is not what it was taken for: accepted, or to be connected, so a socket; or something else.
+pub fn forget(fd: c_int) {
+    if let Some(hints) = of(fd)
+        && hints.load(Relaxed) != 0
+    {
+        hints.store(0, Relaxed);
+    }
+}
+
+/// Whether its transfers go by the cache.
+pub fn is_cached(fd: c_int) -> bool {
+    is(fd, CACHED)
+}
+
+/// Its flags say that they do.
+pub fn note_cached(fd: c_int) {
+    note(fd, CACHED);
+}
+
+/// Whether it is a disk's file whose writes stay in memory.
+pub fn is_buffered(fd: c_int) -> bool {
+    is(fd, BUFFERED)
+}
+
+/// It is one.
+pub fn note_buffered(fd: c_int) {
+    note(fd, NO_SOCKET | CACHED | BUFFERED);
+}
+
+/// It was opened with these flags.
+pub fn note_opened(fd: c_int, flags: c_int) {
+    let Some(hints) = of(fd) else { return };
+    let is_cached = flags & libc::O_DIRECT == 0;
+    hints.store(NO_SOCKET | if is_cached { CACHED } else { 0 }, Relaxed);
+    // What is added to a file by one call stays in one piece, whoever else adds to it; so the call
+    // must be the first.
+    if flags & libc::O_APPEND != 0 && disk::are_buffered(flags) && disk::is_disk(fd) {
+        note_buffered(fd);
+    }
+}
