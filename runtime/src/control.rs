@@ -167,7 +167,8 @@ pub struct Control {
     /// A [`Kind`].
     pub(crate) kind: Shared<Kind>,
 
-    /// Second link of the wait queue; while it joins, the thread it joins.
+    /// Second link of the wait queue; while it joins, the thread it joins; while it waits for
+    /// several descriptors, what says which (`io/several.rs`).
     pub(crate) prev: Cell<*const Control>,
     /// The wait queue it is linked in; written under that queue's lock.
     pub(crate) queue: QueueLink,

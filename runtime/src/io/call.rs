@@ -22,6 +22,7 @@ use rustix::net::{RecvFlags, SendFlags};
 
 use super::interrupt::InCall;
 use super::reactor::{Interest, Reactor};
+use super::several::Several;
 use super::uring;
 use crate::control::{Control, HIBERNATES, Kind, Outcome, WaitKind};
 use crate::sys::clock;
@@ -114,7 +115,8 @@ pub fn wait_ready(fd: RawFd, interest: Interest, deadline: u64) -> io::Result<()
     let me = sched::current();
     check(me)?;
     let Some(here) = full::here().filter(|_| me.kind.get().is_user_level()) else {
-        return wait_ready_in_kernel(fd, interest, deadline);
+        let mut entry = [libc::pollfd { fd, events: interest.poll_flags(), revents: 0 }];
+        return wait_in_kernel(&mut entry, deadline);
     };
     if let (Kind::Light, Reactor::Uring(ring)) = (me.kind.get(), &here.reactor) {
         ring.push_for(me, uring::poll_entry(fd, interest.poll_flags()))?;
@@ -134,8 +136,32 @@ pub fn wait_ready(fd: RawFd, interest: Interest, deadline: u64) -> io::Result<()
     park_published(me, deadline)
 }
 
-fn wait_ready_in_kernel(fd: RawFd, interest: Interest, deadline: u64) -> io::Result<()> {
-    let mut poll = libc::pollfd { fd, events: interest.poll_flags(), revents: 0 };
+/// Waits until something of `entries` may have happened, which name a descriptor at least: as
+/// [`wait_ready`], for full threads and kernel threads. It may end although nothing has. What is
+/// in the entries is not changed.
+///
+/// # Errors
+/// `TimedOut`, [`crate::Cancelled`], or what the kernel says of a descriptor.
+pub fn wait_several(entries: &[libc::pollfd], deadline: u64) -> io::Result<()> {
+    let me = sched::current();
+    check(me)?;
+    if me.kind.get() != Kind::Full {
+        return wait_in_kernel(&mut entries.to_vec(), deadline);
+    }
+    // Allocates, and so is before the pin.
+    let wait = Several::new(me, entries);
+    let Some(here) = full::here() else { return wait_in_kernel(&mut entries.to_vec(), deadline) };
+    let epoll = here.worker().readiness()?;
+    publish(me);
+    if let Err(error) = epoll.add_several(&wait) {
+        me.cancellable.set(false);
+        me.wait.set(WaitKind::None);
+        return Err(error);
+    }
+    park_published(me, deadline)
+}
+
+fn wait_in_kernel(entries: &mut [libc::pollfd], deadline: u64) -> io::Result<()> {
     let me = sched::current();
     let _in_call = InCall::new(me);
     loop {
@@ -146,8 +172,8 @@ fn wait_ready_in_kernel(fd: RawFd, interest: Interest, deadline: u64) -> io::Res
             let left = deadline.saturating_sub(clock::now_ns());
             left.div_ceil(1_000_000).min(i32::MAX as u64) as i32
         };
-        // SAFETY: one valid pollfd.
-        match unsafe { libc::poll(&mut poll, 1, ms) } {
+        // SAFETY: valid entries.
+        match unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, ms) } {
             0 if deadline != 0 && clock::now_ns() >= deadline => return Err(timed_out()),
             0 => {}
             n if n > 0 => return Ok(()),

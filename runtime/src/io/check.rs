@@ -60,7 +60,7 @@ fn look(runtime: &'static Runtime, before: &[Suspect]) -> Vec<Suspect> {
             continue;
         }
         for waiter in waiters {
-            if !poll::is_ready(waiter.fd, waiter.events()) {
+            if !poll::is_ready(waiter.fd, waiter.events) {
                 continue;
             }
             let known = before.iter().find(|it| it.waiter == waiter);
@@ -91,7 +91,7 @@ fn report(lost: &Suspect, limit: Duration) -> ! {
 
 impl PartialEq for Waiter {
     fn eq(&self, other: &Waiter) -> bool {
-        let same = (self.fd, self.interest, self.switches);
-        ptr::eq(self.thread, other.thread) && same == (other.fd, other.interest, other.switches)
+        let same = (self.fd, self.events, self.switches);
+        ptr::eq(self.thread, other.thread) && same == (other.fd, other.events, other.switches)
     }
 }

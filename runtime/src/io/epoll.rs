@@ -12,7 +12,8 @@
 //! 1. A thread is linked in the list of its descriptor (`heads[fd]`, through `next` and `prev` of
 //!    its control block) exactly while it waits here; `result` says which descriptor and which
 //!    interest. So arming and removing cost the same however many threads wait, and nothing is
-//!    allocated per wait. All of it, and the wait of a thread that is linked, under `lock`.
+//!    allocated per wait. One that waits for several has a node in the list of each (`several.rs`).
+//!    All of it, and the wait of a thread that is linked, under `lock`.
 //! 2. The lock's holder allocates nothing (see `offered.rs`).
 //! 3. The event that ends the worker's sleep is cleared by the worker alone: who has sent it relies
 //!    on that, and sends no other one.
@@ -27,6 +28,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use rustix::event::epoll::{self, EventData, EventFlags};
 
 use super::reactor::Interest;
+use super::several::{List, Node, Several};
 use crate::control::{Control, WaitKind};
 use crate::raw_lock::RawLock;
 use crate::sys::epoll as sys;
@@ -43,6 +45,12 @@ const EVENT: u64 = u64::MAX;
 const FD_MAX: RawFd = i32::MAX >> 1;
 /// `Control::result` of a thread that was taken out.
 const NOT_LINKED: i32 = -1;
+/// `Control::result` of one that waits for several descriptors.
+const SEVERAL: i32 = -2;
+/// So many descriptors of one thread are armed before the lock is given to others.
+const ARMED_AT_ONCE: usize = 16;
+/// What ends a wait whatever it is for.
+const ALWAYS: EventFlags = EventFlags::ERR.union(EventFlags::HUP);
 
 /// See the file's head.
 pub(crate) struct Epoll {
@@ -51,31 +59,44 @@ pub(crate) struct Epoll {
     pub event: Event,
     waiting: AtomicUsize,
     lock: RawLock,
-    /// The first waiter of each descriptor, by its number.
-    heads: UnsafeCell<Vec<*const Control>>,
+    /// Who waits for each descriptor, by its number.
+    heads: UnsafeCell<Vec<Head>>,
 }
 
 // SAFETY: `heads` is touched only under `lock`.
 unsafe impl Sync for Epoll {}
+
+/// Who waits for a descriptor.
+#[derive(Clone, Copy)]
+struct Head {
+    /// The first that waits for it alone.
+    alone: *const Control,
+    several: List,
+}
+
+impl Head {
+    const EMPTY: Head = Head { alone: ptr::null(), several: List::EMPTY };
+
+    fn is_empty(self) -> bool {
+        self.alone.is_null() && self.several.is_empty()
+    }
+
+    /// The threads with what they wait for.
+    fn waits(self) -> impl Iterator<Item = (&'static Control, EventFlags)> {
+        let alone = list(self.alone).map(|waiter| (waiter, events_of(waiter)));
+        alone.chain(self.several.nodes().map(|node| (node.thread, node.events)))
+    }
+}
 
 /// A thread that waits here, for the check of lost events.
 #[derive(Clone, Copy)]
 pub(crate) struct Waiter {
     pub thread: &'static Control,
     pub fd: RawFd,
-    pub interest: Interest,
+    /// What it waits for, as `poll` knows it.
+    pub events: i16,
     /// Its activations: another number, another wait.
     pub switches: u32,
-}
-
-impl Waiter {
-    /// What it waits for, as `poll` knows it.
-    pub fn events(&self) -> i16 {
-        match self.interest {
-            Interest::Read => libc::POLLIN | libc::POLLRDHUP,
-            Interest::Write => libc::POLLOUT,
-        }
-    }
 }
 
 impl Epoll {
@@ -98,17 +119,19 @@ impl Epoll {
         self.waiting.load(Relaxed) as u64
     }
 
-    /// Who waits here; some may be missing that came meanwhile.
+    /// Who waits here, for each descriptor; some may be missing that came meanwhile.
     pub fn waiters(&self) -> Vec<Waiter> {
-        let mut waiters = Vec::with_capacity(self.waiting() as usize);
+        let count = self.with(|heads| heads.iter().flat_map(|head| head.waits()).count());
+        let mut waiters = Vec::with_capacity(count);
         self.with(|heads| {
-            for waiter in heads.iter().flat_map(|&first| list(first)) {
-                if waiters.len() == waiters.capacity() {
-                    return;
+            for (fd, head) in heads.iter().enumerate() {
+                for (thread, events) in head.waits() {
+                    if waiters.len() == waiters.capacity() {
+                        return;
+                    }
+                    let (fd, events) = (fd as RawFd, events.bits() as i16);
+                    waiters.push(Waiter { thread, fd, events, switches: thread.switches.get() });
                 }
-                let (fd, interest) = (fd_of(waiter), interest_of(waiter));
-                let switches = waiter.switches.get();
-                waiters.push(Waiter { thread: waiter, fd, interest, switches });
             }
         });
         waiters
@@ -124,7 +147,7 @@ impl Epoll {
         self.set.as_fd()
     }
 
-    fn with<T>(&self, change: impl FnOnce(&mut Vec<*const Control>) -> T) -> T {
+    fn with<T>(&self, change: impl FnOnce(&mut Vec<Head>) -> T) -> T {
         let _guard = self.lock.lock();
         // SAFETY: the lock is held, and no closure here calls another method that takes it.
         change(unsafe { &mut *self.heads.get() })
@@ -137,12 +160,12 @@ impl Epoll {
         if index < length {
             return Ok(());
         }
-        let mut room: Vec<*const Control> = Vec::new();
+        let mut room: Vec<Head> = Vec::new();
         room.try_reserve_exact((index + 1).next_power_of_two().max(ROOM_MIN))?;
         self.with(|heads| {
             if heads.len() < room.capacity() {
                 room.extend_from_slice(heads);
-                room.resize(room.capacity(), ptr::null());
+                room.resize(room.capacity(), Head::EMPTY);
                 core::mem::swap(heads, &mut room);
             }
         });
@@ -157,16 +180,16 @@ impl Epoll {
         self.make_room(fd)?;
         self.with(|heads| {
             thread.result.store(fd << 1 | i32::from(interest == Interest::Write), Relaxed);
-            let after = heads[fd as usize];
+            let after = heads[fd as usize].alone;
             thread.prev.set(ptr::null());
             thread.next.set(after);
             // SAFETY: null or a slot of the slab that is linked in this list.
             if let Some(after) = unsafe { after.as_ref() } {
                 after.prev.set(thread);
             }
-            heads[fd as usize] = thread;
+            heads[fd as usize].alone = thread;
             self.waiting.fetch_add(1, Relaxed);
-            let armed = self.arm(fd, thread);
+            let armed = self.arm(fd, heads[fd as usize]);
             if armed.is_err() {
                 self.unlink(heads, thread);
             }
@@ -174,15 +197,49 @@ impl Epoll {
         })
     }
 
-    /// Arms `fd` for all threads from `first` on.
-    fn arm(&self, fd: RawFd, first: *const Control) -> io::Result<()> {
-        let mut flags = EventFlags::ONESHOT;
-        for waiter in list(first) {
-            flags |= match interest_of(waiter) {
-                Interest::Read => EventFlags::IN | EventFlags::RDHUP,
-                Interest::Write => EventFlags::OUT,
-            };
+    /// Arms all that `wait` is for; its thread, a full one, parks next, and leaves `wait` where it
+    /// is until it goes on. A file that is always ready is waited for in vain, as `poll` does it
+    /// that has not been asked for reading or writing.
+    pub fn add_several(&self, wait: &Several) -> io::Result<()> {
+        let last = wait.nodes.iter().map(|node| node.fd).max().unwrap_or(-1);
+        if !(0..=FD_MAX).contains(&last) {
+            return Err(rustix::io::Errno::BADF.into());
         }
+        self.make_room(last)?;
+        self.with(|_| {
+            wait.begin();
+            wait.thread.result.store(SEVERAL, Relaxed);
+            self.waiting.fetch_add(1, Relaxed);
+        });
+        for part in wait.nodes.chunks(ARMED_AT_ONCE) {
+            self.with(|heads| match wait.thread.result.load(Relaxed) {
+                SEVERAL => self.arm_part(heads, wait, part),
+                // What is armed has happened by now, and the thread is ready.
+                _ => Ok(()),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Arms the next nodes of `wait`; if that fails the wait has ended.
+    fn arm_part(&self, heads: &mut [Head], wait: &Several, part: &[Node]) -> io::Result<()> {
+        for node in part {
+            let head = &mut heads[node.fd as usize];
+            wait.link(node, &mut head.several);
+            match self.arm(node.fd, *head) {
+                Err(error) if error.raw_os_error() != Some(libc::EPERM) => {
+                    self.unlink(heads, wait.thread);
+                    return Err(error);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Arms `fd` for all threads of its list.
+    fn arm(&self, fd: RawFd, head: Head) -> io::Result<()> {
+        let flags = head.waits().fold(EventFlags::ONESHOT, |flags, (_, events)| flags | events);
         // SAFETY: not negative; if it is not open, the kernel says so.
         let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
         let data = EventData::new_u64(fd as u64);
@@ -192,19 +249,26 @@ impl Epoll {
         }
     }
 
-    fn unlink(&self, heads: &mut [*const Control], thread: &Control) {
+    /// Takes out a thread that is linked.
+    fn unlink(&self, heads: &mut [Head], thread: &Control) {
+        self.waiting.fetch_sub(1, Relaxed);
+        let linked = thread.result.swap(NOT_LINKED, Relaxed);
+        if linked == SEVERAL {
+            // SAFETY: as `result` says, under the lock.
+            let wait = unsafe { Several::of(thread) };
+            wait.unlink_all(heads, |head| &mut head.several);
+            return;
+        }
         let (prev, next) = (thread.prev.get(), thread.next.get());
         // SAFETY: null or slots of the slab that are linked in this list.
         match unsafe { prev.as_ref() } {
             Some(prev) => prev.next.set(next),
-            None => heads[fd_of(thread) as usize] = next,
+            None => heads[(linked >> 1) as usize].alone = next,
         }
         // SAFETY: as above.
         if let Some(next) = unsafe { next.as_ref() } {
             next.prev.set(prev);
         }
-        thread.result.store(NOT_LINKED, Relaxed);
-        self.waiting.fetch_sub(1, Relaxed);
     }
 
     /// Takes `thread` out, which waits here; false if it was made ready.
@@ -258,47 +322,41 @@ impl Epoll {
 
     /// Makes the threads ready that waited for what has happened; arms for the others again.
     fn deliver(&self, worker: &'static Worker, fd: RawFd, flags: EventFlags) {
-        let failed = flags.intersects(EventFlags::ERR | EventFlags::HUP);
-        let readable = failed || flags.intersects(EventFlags::IN | EventFlags::RDHUP);
-        let writable = failed || flags.intersects(EventFlags::OUT);
         self.with(|heads| {
-            self.wake(heads, worker, fd, |interest| match interest {
-                Interest::Read => readable,
-                Interest::Write => writable,
-            });
+            self.wake(heads, worker, fd, flags);
             let rest = heads[fd as usize];
-            if !rest.is_null() && self.arm(fd, rest).is_err() {
+            if !rest.is_empty() && self.arm(fd, rest).is_err() {
                 // The descriptor is gone: whoever still waits finds out by trying.
-                self.wake(heads, worker, fd, |_| true);
+                self.wake(heads, worker, fd, ALWAYS);
             }
         });
     }
 
-    /// Makes the threads ready that wait for `fd` with an interest that `is_ready`.
-    fn wake(
-        &self,
-        heads: &mut [*const Control],
-        worker: &'static Worker,
-        fd: RawFd,
-        is_ready: impl Fn(Interest) -> bool,
-    ) {
-        for waiter in list(heads[fd as usize]) {
-            if is_ready(interest_of(waiter)) {
-                self.unlink(heads, waiter);
-                // A deadline that passes before the thread runs finds nothing to end.
-                waiter.wait.set(WaitKind::None);
-                worker.ready_from_io(waiter);
+    /// Makes the threads ready that wait for something of `flags` to happen to `fd`.
+    fn wake(&self, heads: &mut [Head], worker: &'static Worker, fd: RawFd, flags: EventFlags) {
+        let Head { alone, several } = heads[fd as usize];
+        let mut end = |waiter: &'static Control| {
+            self.unlink(heads, waiter);
+            // A deadline that passes before the thread runs finds nothing to end.
+            waiter.wait.set(WaitKind::None);
+            worker.ready_from_io(waiter);
+        };
+        for waiter in list(alone) {
+            if flags.intersects(events_of(waiter) | ALWAYS) {
+                end(waiter);
             }
         }
+        several.end_each(|node| flags.intersects(node.events | ALWAYS), end);
     }
 }
 
-fn fd_of(thread: &Control) -> RawFd {
-    thread.result.load(Relaxed) >> 1
-}
-
-fn interest_of(thread: &Control) -> Interest {
-    if thread.result.load(Relaxed) & 1 == 0 { Interest::Read } else { Interest::Write }
+/// What a thread waits for that waits for one descriptor.
+fn events_of(thread: &Control) -> EventFlags {
+    if thread.result.load(Relaxed) & 1 == 0 {
+        EventFlags::IN | EventFlags::RDHUP
+    } else {
+        EventFlags::OUT
+    }
 }
 
 /// The threads of a list from `first` on; the one that was returned last may be unlinked.

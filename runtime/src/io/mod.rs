@@ -27,6 +27,7 @@ mod epoll;
 pub(crate) mod interrupt;
 mod pipe;
 pub(crate) mod reactor;
+mod several;
 mod stdin;
 mod uring;
 

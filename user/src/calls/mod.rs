@@ -8,7 +8,7 @@
 //! |---|---|
 //! | a socket, a pipe, a terminal | try without sleeping; if in vain, wait until it is ready |
 //! | a disk | the page cache at once; else a kernel thread of the blocking pool |
-//! | several descriptors | ask without sleeping; if in vain, by an epoll set of them |
+//! | several descriptors | ask without sleeping; if in vain, wait until one of them is ready |
 //! | an epoll set | the same, it is a descriptor itself |
 //! | time | the worker's timers |
 //! | a child | its pidfd |

@@ -1,8 +1,10 @@
 //! `poll` and `epoll_wait`: waiting for several descriptors.
 //!
-//! What is ready is asked for without sleeping. If nothing is, a thread waits for the descriptor,
-//! or for an epoll set of several that is made for that, and asks again. The program's own epoll
-//! sets are descriptors that are waited for in the same way.
+//! What is ready is asked for without sleeping. If nothing is, a thread waits for the descriptors
+//! in its worker's reactor, and asks again: no descriptor is made for that, whose number the
+//! program could miss. The program's own epoll sets are descriptors that are waited for in the same
+//! way; what the reactor does not take (sets in sets, as deep as the kernel allows) a kernel thread
+//! of the pool waits for.
 //!
 //! A call with a signal mask asks first, and only if nothing is ready looks for what the mask lets
 //! through, as the kernel does it ([`with_mask`]).
@@ -11,13 +13,13 @@
 //! For all exported functions of this file: as the C library's functions of the same name.
 
 use core::ffi::c_int;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use heddle::raw::{self, Interest};
 use libc::{epoll_event, nfds_t, pollfd, sigset_t, timespec};
 
 use super::{
-    Result, Stop, checked, exported, interruptible, made_int, mask, sleep, turns, wait_ready_once,
+    Result, Stop, checked, exported, interruptible, made_int, mask, resumed, sleep, turns,
+    wait_ready_once,
 };
 use crate::sys::direct;
 use crate::threads::signals::{self, Masked, Ran};
@@ -100,19 +102,36 @@ fn wait_once(fds: &[pollfd], deadline: u64) -> Result<()> {
     let Some(first) = valid.next() else {
         return sleep::until(if deadline == 0 { u64::MAX } else { deadline });
     };
-    if valid.next().is_none()
-        && let Some(interest) = interest_of(first.events)
-    {
-        return wait_ready_once(first.fd, interest, deadline);
-    }
-    match epoll_set(fds) {
-        Ok(set) => wait_ready_once(set.as_raw_fd(), Interest::Read, deadline),
-        Err(Stop::Error(libc::EMFILE | libc::ENFILE)) => wait_elsewhere(fds, deadline),
-        Err(stop) => Err(stop),
+    let alone = interest_of(first.events).filter(|_| valid.next().is_none());
+    let waited = match alone {
+        Some(interest) => wait_ready_once(first.fd, interest, deadline),
+        None => wait_several(fds, deadline),
+    };
+    match waited {
+        // Closed meanwhile, as who asks again finds.
+        Err(Stop::Error(libc::EBADF)) => Ok(()),
+        Err(Stop::Error(number)) if is_not_taken(number) => wait_elsewhere(fds, deadline),
+        other => other,
     }
 }
 
-/// Where no descriptor is left for an epoll set a kernel thread of the pool waits.
+fn wait_several(fds: &[pollfd], deadline: u64) -> Result<()> {
+    loop {
+        match raw::wait_several(fds, deadline) {
+            Ok(()) => return Ok(()),
+            Err(error) => resumed(error.into(), true)?,
+        }
+    }
+}
+
+/// Whether a reactor's error says no more than that it cannot wait: for an epoll set that is too
+/// deep, or for want of memory or of a descriptor of its own.
+fn is_not_taken(number: c_int) -> bool {
+    use libc::{EINVAL, ELOOP, EMFILE, ENFILE, ENOMEM, ENOSPC};
+    [ELOOP, EINVAL, ENOMEM, ENOSPC, EMFILE, ENFILE].contains(&number)
+}
+
+/// A kernel thread of the pool waits for what the reactor does not take.
 #[cold]
 fn wait_elsewhere(fds: &[pollfd], deadline: u64) -> Result<()> {
     let mut fds = fds.to_vec();
@@ -133,36 +152,6 @@ fn interest_of(events: i16) -> Option<Interest> {
         _ if events & !(libc::POLLOUT | libc::POLLWRNORM) == 0 => Some(Interest::Write),
         _ => None,
     }
-}
-
-/// An epoll set of all descriptors in `fds`.
-fn epoll_set(fds: &[pollfd]) -> Result<OwnedFd> {
-    // SAFETY: no pointers.
-    let set = checked(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) } as isize)?;
-    // SAFETY: made here.
-    let set = unsafe { OwnedFd::from_raw_fd(set as c_int) };
-    for entry in fds.iter().filter(|entry| entry.fd >= 0) {
-        let events = u32::from(entry.events.cast_unsigned());
-        match control(&set, libc::EPOLL_CTL_ADD, entry.fd, events) {
-            // A file, which is always ready: it was not asked for reading or writing, or the wait
-            // would not have begun.
-            Ok(_) | Err(Stop::Error(libc::EPERM)) => {}
-            // The same descriptor twice: wait for what any of its entries names.
-            Err(Stop::Error(libc::EEXIST)) => {
-                let same = fds.iter().filter(|other| other.fd == entry.fd);
-                let events = same.fold(0, |all, e| all | u32::from(e.events.cast_unsigned()));
-                control(&set, libc::EPOLL_CTL_MOD, entry.fd, events)?;
-            }
-            Err(other) => return Err(other),
-        }
-    }
-    Ok(set)
-}
-
-fn control(set: &OwnedFd, operation: c_int, fd: c_int, events: u32) -> Result<isize> {
-    let mut event = epoll_event { events, u64: 0 };
-    // SAFETY: a valid event.
-    checked(unsafe { libc::epoll_ctl(set.as_raw_fd(), operation, fd, &mut event) } as isize)
 }
 
 /// `poll`, of memory that may be anything.
@@ -300,8 +289,7 @@ fn epoll_wait_now(
         }
         match wait_ready_once(fd, Interest::Read, limit.deadline()) {
             Ok(()) | Err(Stop::Error(libc::ETIMEDOUT)) => {}
-            // Sets in sets, as deep as the kernel allows.
-            Err(Stop::Error(libc::ELOOP | libc::EINVAL)) => {
+            Err(Stop::Error(number)) if is_not_taken(number) => {
                 let ms = limit.ms();
                 // SAFETY: the caller's events.
                 return interruptible(true, move || unsafe {
