@@ -309,6 +309,10 @@ fn epoll_masked(
     mask: *const sigset_t,
 ) -> Result<isize> {
     let ask = || epoll_wait(fd, events, count, Limit::Not);
+    if limit == Limit::Not {
+        // The kernel does not look for signals then: they stay pending. `poll` and `select` do.
+        return ask();
+    }
     with_mask(mask, ask, || epoll_wait(fd, events, count, limit))
 }
 
