@@ -363,3 +363,26 @@ heddle_user_interruptible_end:
 	ret
 	.cfi_endproc
 	.size heddle_user_interruptible_call, . - heddle_user_interruptible_call
+
+/* Copies rdx bytes from rsi to rdi; 0, or 1 where there is no such memory. The one instruction that
+ * may fault is where the handler of faults looks (src/sys/probed.rs).
+ */
+	.globl heddle_user_copy
+	.hidden heddle_user_copy
+	.type heddle_user_copy, @function
+	.globl heddle_user_copy_instruction
+	.hidden heddle_user_copy_instruction
+	.globl heddle_user_copy_failed
+	.hidden heddle_user_copy_failed
+heddle_user_copy:
+	.cfi_startproc
+	movq %rdx, %rcx
+heddle_user_copy_instruction:
+	rep movsb
+	xorl %eax, %eax
+	ret
+heddle_user_copy_failed:
+	movl $1, %eax
+	ret
+	.cfi_endproc
+	.size heddle_user_copy, . - heddle_user_copy

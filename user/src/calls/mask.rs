@@ -18,7 +18,7 @@ use heddle::raw;
 use libc::{pid_t, posix_spawn_file_actions_t, posix_spawnattr_t, sigset_t};
 
 use super::{away, exported};
-use crate::sys::own_memory;
+use crate::sys::{own_memory, probed};
 use crate::threads::signals::actions::ignoring;
 use crate::threads::signals::{self, process};
 use crate::{errno, threads};
@@ -75,9 +75,11 @@ pub fn is_kernels_wait(mask: *const sigset_t) -> bool {
     if crate::me().is_some() {
         return false;
     }
-    // SAFETY: null or the caller's mask.
-    if let Some(mask) = unsafe { mask.as_ref() } {
-        process::watch(bits(mask));
+    // Of what is no mask the C library's call tells.
+    if !mask.is_null()
+        && let Ok(bits) = probed::read(mask.cast::<u64>())
+    {
+        process::watch(bits);
     }
     true
 }

@@ -21,7 +21,7 @@ use super::{
     Result, Stop, checked, exported, interruptible, made_int, mask, resumed, sleep, turns,
     wait_ready_once,
 };
-use crate::sys::direct;
+use crate::sys::{direct, probed};
 use crate::threads::signals::{self, Masked, Ran};
 use crate::{real, threads};
 
@@ -48,33 +48,38 @@ impl Limit {
         if ms < 0 { Limit::Forever } else { Limit::from_ns(i128::from(ms) * 1_000_000) }
     }
 
+    fn of(timeout: &timespec) -> Result<Self> {
+        Ok(Limit::from_ns(sleep::ns_of(timeout)?))
+    }
+
+    /// Of a call whose timeout the C library copies: it faults where there is none.
+    ///
     /// # Safety
     /// 1. `timeout` is null or valid.
     pub unsafe fn from_timespec(timeout: *const timespec) -> Result<Self> {
         // SAFETY: by 1.
-        match unsafe { timeout.as_ref() } {
-            None => Ok(Limit::Forever),
-            Some(timeout) => Ok(Limit::from_ns(sleep::ns_of(timeout)?)),
-        }
+        unsafe { timeout.as_ref() }.map_or(Ok(Limit::Forever), Limit::of)
     }
 
-    fn deadline(self) -> u64 {
+    pub fn deadline(self) -> u64 {
         if let Limit::Until(deadline) = self { deadline } else { 0 }
+    }
+
+    /// What is left, in ns; `None`: for ever.
+    pub fn left(self) -> Option<u64> {
+        match self {
+            Limit::Forever => None,
+            Limit::Not => Some(0),
+            Limit::Until(deadline) => Some(deadline.saturating_sub(raw::now_ns())),
+        }
     }
 
     /// What is left, as the calls take it that count in ms.
     fn ms(self) -> c_int {
-        match self {
-            Limit::Forever => -1,
-            Limit::Not => 0,
-            Limit::Until(deadline) => {
-                let left = deadline.saturating_sub(raw::now_ns()).div_ceil(1_000_000);
-                left.min(i32::MAX as u64) as c_int
-            }
-        }
+        self.left().map_or(-1, |ns| ns.div_ceil(1_000_000).min(i32::MAX as u64) as c_int)
     }
 
-    fn is_over(self) -> bool {
+    pub fn is_over(self) -> bool {
         match self {
             Limit::Forever => false,
             Limit::Not => true,
@@ -84,7 +89,7 @@ impl Limit {
 }
 
 /// Waits until something of `fds` is ready; returns how many are.
-pub fn wait(fds: &mut [pollfd], limit: Limit) -> Result<isize> {
+fn wait(fds: &mut [pollfd], limit: Limit) -> Result<isize> {
     loop {
         // SAFETY: a valid slice.
         let ready = unsafe { direct::poll(fds.as_mut_ptr(), fds.len() as nfds_t) };
@@ -97,7 +102,8 @@ pub fn wait(fds: &mut [pollfd], limit: Limit) -> Result<isize> {
     }
 }
 
-fn wait_once(fds: &[pollfd], deadline: u64) -> Result<()> {
+/// Waits until something of `fds` may be ready.
+pub fn wait_once(fds: &[pollfd], deadline: u64) -> Result<()> {
     let mut valid = fds.iter().filter(|entry| entry.fd >= 0);
     let Some(first) = valid.next() else {
         return sleep::until(if deadline == 0 { u64::MAX } else { deadline });
@@ -189,8 +195,18 @@ fn poll_now(fds: *mut pollfd, count: nfds_t, limit: Limit) -> Result<isize> {
 }
 
 /// Whoever waits again looks at the time itself.
-fn timeout_is_no_error(stop: Stop) -> Result<()> {
+pub fn timeout_is_no_error(stop: Stop) -> Result<()> {
     if stop == Stop::Error(libc::ETIMEDOUT) { Ok(()) } else { Err(stop) }
+}
+
+/// The mask of a call that waits, which may be none.
+///
+/// # Errors
+/// `EFAULT`.
+fn mask_of(blocked: *const sigset_t) -> Result<Option<u64>> {
+    // The kernel's sets have a word.
+    let words = blocked.cast::<u64>();
+    if words.is_null() { Ok(None) } else { probed::read(words).map(Some).map_err(Stop::Error) }
 }
 
 /// Makes a call that waits with the thread's mask set to `blocked`, if there is one: `ask` says
@@ -200,11 +216,10 @@ pub fn with_mask(
     ask: impl FnOnce() -> Result<isize>,
     wait: impl FnOnce() -> Result<isize>,
 ) -> Result<isize> {
-    // SAFETY: null or the caller's set.
-    let (Some(blocked), Some(me)) = (unsafe { blocked.as_ref() }, threads::this()) else {
+    let (Some(blocked), Some(me)) = (mask_of(blocked)?, threads::this()) else {
         return wait();
     };
-    let masked = Masked::new(me, mask::bits(blocked));
+    let masked = Masked::new(me, blocked);
     let ended = match ask() {
         Ok(0) if signals::deliver(me) != Ran::Nothing => Err(Stop::Error(libc::EINTR)),
         Ok(0) => wait(),
@@ -311,7 +326,7 @@ fn epoll_masked(
     let ask = || epoll_wait(fd, events, count, Limit::Not);
     if limit == Limit::Not {
         // The kernel does not look for signals then: they stay pending. `poll` and `select` do.
-        return ask();
+        return mask_of(mask).and_then(|_| ask());
     }
     with_mask(mask, ask, || epoll_wait(fd, events, count, limit))
 }
@@ -343,8 +358,10 @@ exported! {
             return unsafe { real::epoll_pwait2(fd, events, count, timeout, mask) };
         }
         made_int(|| {
-            // SAFETY: null or the caller's timeout.
-            let limit = unsafe { Limit::from_timespec(timeout) }?;
+            let limit = match timeout.is_null() {
+                true => Limit::Forever,
+                false => Limit::of(&probed::read(timeout).map_err(Stop::Error)?)?,
+            };
             epoll_masked(fd, events, count, limit, mask)
         })
     }

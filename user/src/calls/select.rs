@@ -1,22 +1,27 @@
-//! `select` and `pselect`, by way of `poll`.
+//! `select` and `pselect`.
 //!
-//! The sets are read and written word by word: a program may pass larger ones than `fd_set`. It may
-//! also say that they are, and mean that there are no more descriptors: as in the kernel nothing is
-//! read beyond the size of the table of descriptors.
+//! What is ready is asked for by a `poll` of what is in the sets, which costs less than the
+//! kernel's own call. That one is asked, with copies of the sets, where `poll` finds something
+//! wrong: its answer is the program's. Who has to wait does so as in `poll`.
+//!
+//! The sets are copied word by word: a program may pass larger ones than `fd_set`. It may also say
+//! that they are, and mean that there are no more descriptors: as in the kernel nothing is read
+//! beyond the size of the table of descriptors. Whole words are written back, as the kernel does
+//! it, and only where a call succeeds.
 //!
 //! # Safety
 //! For all exported functions of this file: as the C library's functions of the same name.
 
 use core::ffi::c_int;
+use core::ptr;
 
-use heddle::raw;
-use libc::{fd_set, pollfd, sigset_t, timespec, timeval};
+use libc::{fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 
 use super::mask::is_kernels_wait;
-use super::poll::{Limit, wait, with_mask};
-use super::{Result, Stop, exported, made_int};
+use super::poll::{Limit, timeout_is_no_error, wait_once, with_mask};
+use super::{Result, Stop, checked, exported, interruptible, made_int};
 use crate::real;
-use crate::sys::descriptors;
+use crate::sys::{descriptors, direct, probed};
 
 const READABLE: i16 =
     libc::POLLRDNORM | libc::POLLRDBAND | libc::POLLIN | libc::POLLHUP | libc::POLLERR;
@@ -29,83 +34,180 @@ const SELECTED: [(i16, i16); 3] =
 const BITS: usize = usize::BITS as usize;
 
 /// The three sets of a call; null where the caller has none.
-struct Sets([*mut usize; 3]);
+struct Sets {
+    places: [*mut usize; 3],
+    count: c_int,
+    /// In each of them.
+    words: usize,
+}
+
+/// Copies of the three sets, one after the other.
+#[derive(Clone)]
+struct Copied(Vec<usize>);
+
+impl Copied {
+    fn new(words: usize) -> Self {
+        Copied(vec![0; 3 * words])
+    }
+}
 
 impl Sets {
-    fn new(sets: [*mut fd_set; 3]) -> Self {
-        Sets(sets.map(<*mut fd_set>::cast))
-    }
-
-    fn contains(&self, set: usize, fd: usize) -> bool {
-        let words = self.0[set];
-        // SAFETY: the caller's set has room for the descriptor.
-        !words.is_null() && unsafe { *words.add(fd / BITS) } >> (fd % BITS) & 1 != 0
-    }
-
-    fn remove(&self, set: usize, fd: usize) {
-        // SAFETY: the caller's set, in which the descriptor is.
-        unsafe { *self.0[set].add(fd / BITS) &= !(1 << (fd % BITS)) };
-    }
-
-    fn entries(&self, count: c_int) -> Vec<pollfd> {
-        let wanted = |fd: c_int| {
-            let events = (0..3).filter(|&set| self.contains(set, fd as usize));
-            let events = events.fold(0, |all, set| all | SELECTED[set].0);
-            (events != 0).then_some(pollfd { fd, events, revents: 0 })
+    fn new(count: c_int, sets: [*mut fd_set; 3]) -> Result<Self> {
+        let bits = match usize::try_from(count) {
+            Err(_) => return Err(Stop::Error(libc::EINVAL)),
+            Ok(few @ ..=libc::FD_SETSIZE) => few,
+            Ok(many) => many.min(descriptors::table_size(many).max(libc::FD_SETSIZE)),
         };
-        let count = match count as usize {
-            few @ ..=libc::FD_SETSIZE => few,
-            many => many.min(descriptors::table_size(many).max(libc::FD_SETSIZE)),
-        };
-        (0..count as c_int).filter_map(wanted).collect()
+        let places = sets.map(<*mut fd_set>::cast);
+        Ok(Sets { places, count: bits as c_int, words: bits.div_ceil(BITS) })
     }
 
-    /// Leaves in the sets what is ready; returns how many.
-    fn give(&self, entries: &[pollfd]) -> isize {
+    /// Which sets there are, and where.
+    fn given(&self) -> impl Iterator<Item = (usize, *mut usize)> {
+        self.places.into_iter().enumerate().filter(|(_, place)| !place.is_null())
+    }
+
+    fn read(&self) -> Result<Copied> {
+        let mut copied = Copied::new(self.words);
+        for (set, place) in self.given() {
+            let words = &mut copied.0[set * self.words..][..self.words];
+            probed::read_words(place, words).map_err(Stop::Error)?;
+        }
+        Ok(copied)
+    }
+
+    /// Gives the caller what a call has left in the copies.
+    fn write(&self, copied: &Copied) -> Result<()> {
+        for (set, place) in self.given() {
+            let words = &copied.0[set * self.words..][..self.words];
+            // SAFETY: the caller's set.
+            unsafe { probed::write_words(place, words) }.map_err(Stop::Error)?;
+        }
+        Ok(())
+    }
+
+    /// The copies, as a call takes them.
+    fn places_in(&self, copied: &mut Copied) -> [*mut usize; 3] {
+        let (first, places) = (copied.0.as_mut_ptr(), self.places);
+        core::array::from_fn(|set| match places[set].is_null() {
+            true => ptr::null_mut(),
+            false => first.wrapping_add(set * self.words),
+        })
+    }
+
+    /// How many are ready, which are in `told` then. `entries` are those of `wanted`.
+    fn ask(&self, wanted: &Copied, entries: &mut [pollfd], told: &mut Copied) -> Result<isize> {
+        let ready = uninterrupted(|| {
+            // SAFETY: valid entries.
+            unsafe { direct::poll(entries.as_mut_ptr(), entries.len() as nfds_t) as isize }
+        });
+        if ready.is_err() || entries.iter().any(|entry| entry.revents & libc::POLLNVAL != 0) {
+            told.clone_from(wanted);
+            let sets = self.places_in(told);
+            // SAFETY: copies of that size.
+            return uninterrupted(|| unsafe { direct::select(self.count, sets) });
+        }
+        told.0.fill(0);
+        Ok(self.tell(entries, told))
+    }
+
+    /// Puts what is ready into `told`; returns how many.
+    fn tell(&self, entries: &[pollfd], told: &mut Copied) -> isize {
         let mut ready = 0;
-        for entry in entries {
+        for entry in entries.iter().filter(|entry| entry.revents != 0) {
             for (set, &(wanted, got)) in SELECTED.iter().enumerate() {
-                if entry.events & wanted == 0 {
-                    continue;
-                }
-                if entry.revents & got != 0 {
+                if entry.events & wanted != 0 && entry.revents & got != 0 {
+                    let fd = entry.fd as usize;
+                    told.0[set * self.words + fd / BITS] |= 1 << (fd % BITS);
                     ready += 1;
-                } else {
-                    self.remove(set, entry.fd as usize);
                 }
             }
         }
         ready
     }
+
+    /// The kernel's own call, by a kernel thread of the pool that waits.
+    #[cold]
+    fn ask_elsewhere(&self, copied: &mut Copied, limit: Limit) -> Result<isize> {
+        let (count, sets) = (self.count, self.places_in(copied).map(<*mut usize>::cast::<fd_set>));
+        interruptible(true, || {
+            let mut time = limit.left().map(|ns| timeval {
+                tv_sec: (ns / 1_000_000_000) as i64,
+                tv_usec: (ns % 1_000_000_000).div_ceil(1000) as i64,
+            });
+            let time = time.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
+            // SAFETY: copies of that size, and null or a valid time.
+            unsafe { libc::select(count, sets[0], sets[1], sets[2], time) as isize }
+        })
+    }
+
+    fn entries(&self, wanted: &Copied) -> Vec<pollfd> {
+        let mut entries = Vec::new();
+        for word in 0..self.words {
+            let sets: [usize; 3] = core::array::from_fn(|set| wanted.0[set * self.words + word]);
+            let mut left = sets.iter().fold(0, |all, set| all | set);
+            while left != 0 {
+                let bit = left.trailing_zeros() as usize;
+                left &= left - 1;
+                let fd = (word * BITS + bit) as c_int;
+                let events = sets.iter().zip(SELECTED).filter(|(set, _)| *set >> bit & 1 != 0);
+                let events = events.fold(0, |all, (_, (events, _))| all | events);
+                if fd < self.count {
+                    entries.push(pollfd { fd, events, revents: 0 });
+                }
+            }
+        }
+        entries
+    }
 }
 
-fn select(count: c_int, sets: &Sets, limit: Limit) -> Result<isize> {
-    if count < 0 {
-        return Err(Stop::Error(libc::EINVAL));
+/// Repeats a call that is ended because the worker was asked to let others go on.
+fn uninterrupted(mut call: impl FnMut() -> isize) -> Result<isize> {
+    loop {
+        match checked(call()) {
+            Err(Stop::Error(libc::EINTR)) => {}
+            other => return other,
+        }
     }
-    let mut entries = sets.entries(count);
-    wait(&mut entries, limit)?;
-    told(sets, &entries)
+}
+
+fn select(sets: &Sets, limit: Limit) -> Result<isize> {
+    let (wanted, mut told) = (sets.read()?, Copied::new(sets.words));
+    let mut entries = sets.entries(&wanted);
+    loop {
+        let ready = sets.ask(&wanted, &mut entries, &mut told)?;
+        if ready != 0 || limit.is_over() {
+            sets.write(&told)?;
+            return Ok(ready);
+        }
+        if entries.iter().any(|entry| entry.revents != 0) {
+            // A wait would end by what does not count, as the end of what is in the third set alone
+            // does not: at once, again and again.
+            told.clone_from(&wanted);
+            let ready = sets.ask_elsewhere(&mut told, limit)?;
+            sets.write(&told)?;
+            return Ok(ready);
+        }
+        wait_once(&entries, limit.deadline()).or_else(timeout_is_no_error)?;
+    }
 }
 
 /// As [`select`] without waiting; if nothing is ready the sets stay as they are.
-fn select_now(count: c_int, sets: &Sets) -> Result<isize> {
-    let mut entries = sets.entries(count);
-    match wait(&mut entries, Limit::Not)? {
-        0 => Ok(0),
-        _ => told(sets, &entries),
+fn select_now(sets: &Sets) -> Result<isize> {
+    let (wanted, mut told) = (sets.read()?, Copied::new(sets.words));
+    let ready = sets.ask(&wanted, &mut sets.entries(&wanted), &mut told)?;
+    if ready != 0 {
+        sets.write(&told)?;
     }
-}
-
-fn told(sets: &Sets, entries: &[pollfd]) -> Result<isize> {
-    if entries.iter().any(|entry| entry.revents & libc::POLLNVAL != 0) {
-        return Err(Stop::Error(libc::EBADF));
-    }
-    Ok(sets.give(entries))
+    Ok(ready)
 }
 
 /// `select`; leaves in the timeout what is left of it, as Linux does.
-fn select_for(count: c_int, sets: &Sets, timeout: Option<&mut timeval>) -> Result<isize> {
+fn select_for(
+    count: c_int,
+    sets: [*mut fd_set; 3],
+    timeout: Option<&mut timeval>,
+) -> Result<isize> {
     let limit = match &timeout {
         None => Limit::Forever,
         Some(time) if time.tv_sec < 0 || time.tv_usec < 0 => {
@@ -116,9 +218,9 @@ fn select_for(count: c_int, sets: &Sets, timeout: Option<&mut timeval>) -> Resul
             Limit::from_ns(us * 1000)
         }
     };
-    let result = select(count, sets, limit);
-    if let (Some(timeout), Limit::Until(deadline)) = (timeout, limit) {
-        let left = deadline.saturating_sub(raw::now_ns()) / 1000;
+    let result = Sets::new(count, sets).and_then(|sets| select(&sets, limit));
+    if let (Some(timeout), Some(left)) = (timeout, limit.left()) {
+        let left = left / 1000;
         timeout.tv_sec = (left / 1_000_000) as i64;
         timeout.tv_usec = (left % 1_000_000) as i64;
     }
@@ -130,9 +232,9 @@ exported! {
         count: c_int, readable: *mut fd_set, writable: *mut fd_set, exceptional: *mut fd_set,
         timeout: *mut timeval
     ) -> c_int {
-        let sets = Sets::new([readable, writable, exceptional]);
+        let sets = [readable, writable, exceptional];
         // SAFETY: null or the caller's timeout.
-        made_int(|| select_for(count, &sets, unsafe { timeout.as_mut() }))
+        made_int(|| select_for(count, sets, unsafe { timeout.as_mut() }))
     }
 
     (heddle_user_pselect) (
@@ -148,9 +250,8 @@ exported! {
         made_int(|| {
             // SAFETY: null or the caller's timeout.
             let limit = unsafe { Limit::from_timespec(timeout) }?;
-            let sets = Sets::new([readable, writable, exceptional]);
-            let ask = || select_now(count, &sets);
-            with_mask(mask, ask, || select(count, &sets, limit))
+            let sets = || Sets::new(count, [readable, writable, exceptional]);
+            with_mask(mask, || select_now(&sets()?), || select(&sets()?, limit))
         })
     }
 }

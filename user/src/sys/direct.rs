@@ -12,7 +12,9 @@
 
 use core::ffi::{c_int, c_long, c_uint, c_void};
 
-use libc::{epoll_event, iovec, msghdr, nfds_t, off_t, pollfd, sockaddr, socklen_t, statx};
+use libc::{
+    epoll_event, iovec, msghdr, nfds_t, off_t, pollfd, sockaddr, socklen_t, statx, timespec,
+};
 
 /// The result of a call, or -1 and `errno`.
 #[inline(always)]
@@ -131,6 +133,15 @@ pub unsafe fn pwritev2(
 pub unsafe fn poll(fds: *mut pollfd, count: nfds_t) -> c_int {
     // SAFETY: the caller's arguments.
     unsafe { call(libc::SYS_poll, [fds as usize, count as usize, 0, 0, 0, 0]) as c_int }
+}
+
+/// Without waiting.
+pub unsafe fn select(count: c_int, sets: [*mut usize; 3]) -> isize {
+    let [readable, writable, exceptional] = sets.map(|set| set as usize);
+    let time = timespec { tv_sec: 0, tv_nsec: 0 };
+    let time = (&raw const time) as usize;
+    // SAFETY: the caller's arguments, and a valid time.
+    unsafe { call(libc::SYS_pselect6, [count as usize, readable, writable, exceptional, time, 0]) }
 }
 
 /// Without waiting.

@@ -25,6 +25,7 @@ use super::alternate::call_here;
 use super::{bit, deliver, failure, handled_with};
 use crate::calls::mask;
 use crate::errno;
+use crate::sys::probed;
 use crate::threads::{fork, own, this};
 
 /// What the kernel puts on a stack for a handler: where it returns to, and this much behind it.
@@ -180,9 +181,12 @@ fn end_process(signal: c_int, is_over: bool) {
     }
 }
 
-/// A fault of the calling thread. `None`: the program has handled it. Else the program's action,
+/// A fault of the calling thread. `None`: it has been handled. Else the program's action,
 /// for who looks further and acts by it where the thread is.
 pub fn handle(signal: c_int, info: *mut siginfo_t, context: *mut c_void) -> Option<sigaction> {
+    if probed::on_fault(info, context) {
+        return None;
+    }
     // SAFETY: all zero bytes are the default action.
     let default: sigaction = unsafe { mem::zeroed() };
     let Some(action) = kept(signal).map(Kept::get) else { return Some(default) };
