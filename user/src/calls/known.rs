@@ -3,7 +3,8 @@
 //! Invariant: a hint, for a number may be another file's by now. A wrong one costs a system call in
 //! vain, or a worker for as long as a disk takes; nobody waits for more because of it. So what
 //! could is asked again: what is taken for a socket says so itself when it is none, and what a
-//! write takes for a disk's file, whether it has a position. (Of what has one and is not opened by
+//! write takes for a disk's file, whether it has a position; what has no try, whether it is ready,
+//! and no more is written than what is ready takes. (Of what has one and is not opened by
 //! its name, which is seen, an eventfd alone may have a writer wait, when its number is at its
 //! end.)
 
@@ -22,6 +23,8 @@ const NO_SOCKET: u8 = 1;
 const CACHED: u8 = 2;
 /// What is written to it stays in memory for now.
 const BUFFERED: u8 = 4;
+/// It knows no write that never sleeps.
+const UNTRIED: u8 = 8;
 
 static HINTS: [AtomicU8; KNOWN] = [const { AtomicU8::new(0) }; KNOWN];
 
@@ -77,6 +80,16 @@ pub fn is_buffered(fd: c_int) -> bool {
 /// It is one.
 pub fn note_buffered(fd: c_int) {
     note(fd, NO_SOCKET | CACHED | BUFFERED);
+}
+
+/// Whether there is no use in a try to write to it.
+pub fn is_untried(fd: c_int) -> bool {
+    is(fd, UNTRIED)
+}
+
+/// There is none.
+pub fn note_untried(fd: c_int) {
+    note(fd, NO_SOCKET | UNTRIED);
 }
 
 /// It was opened with these flags.

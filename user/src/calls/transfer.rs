@@ -265,44 +265,55 @@ impl Transfer {
             return disk::transfer(self, parts);
         }
         self.hold = None;
-        if is_nonblocking(self.fd) || self.patience() == Some(0) {
-            return checked(self.plain(parts));
-        }
         if self.direction == Direction::Write {
-            self.wait(0)?;
-            return checked(self.plain(parts));
+            known::note_untried(self.fd);
         }
-        let mut waited = false;
-        let Some(_hold) = self.wait_to_read(&mut waited)? else { return Ok(0) };
-        match checked(self.plain(parts))? {
-            0 if waited && is_gone(self.fd) => Err(Stop::Error(libc::EIO)),
-            moved => Ok(moved),
-        }
+        self.when_ready(parts)
     }
 
-    /// Waits until a read finds something, of which no other thread's read is told as well. `None`
-    /// when a terminal's time for the first byte has passed.
-    fn wait_to_read(&self, waited: &mut bool) -> Result<Option<Hold>> {
-        let deadline = match self.patience() {
-            Some(ns) => raw::now_ns().saturating_add(ns),
-            None => 0,
-        };
+    /// Waits until the file says that it is ready, then makes the plain call.
+    fn when_ready(&mut self, parts: Parts) -> Result<isize> {
+        let mut deadline = None;
         loop {
-            let hold = hold::reader(self.fd);
-            let mut poll = libc::pollfd { fd: self.fd, events: libc::POLLIN, revents: 0 };
-            // SAFETY: one valid pollfd.
-            if unsafe { direct::poll(&mut poll, 1) } != 0 {
-                return Ok(Some(hold));
+            // Of what a read is told no other thread's read is told as well.
+            let reads = self.direction == Direction::Read;
+            let hold = reads.then(|| hold::reader(self.fd));
+            if self.is_ready() {
+                let moved = checked(self.plain(parts))?;
+                let is_end = reads && moved == 0 && deadline.is_some();
+                return if is_end && is_gone(self.fd) {
+                    Err(Stop::Error(libc::EIO))
+                } else {
+                    Ok(moved)
+                };
             }
             drop(hold);
-            *waited = true;
+            let until = match deadline {
+                Some(known) => known,
+                None if is_nonblocking(self.fd) => return checked(self.plain(parts)),
+                None => match self.patience() {
+                    Some(0) => return checked(self.plain(parts)),
+                    Some(ns) => raw::now_ns().saturating_add(ns),
+                    None => 0,
+                },
+            };
+            deadline = Some(until);
             turns::waits();
-            let always = self.limit.always;
-            match wait_ready_unless(self.fd, Interest::Read, deadline, always) {
-                Err(Stop::Error(libc::ETIMEDOUT)) => return Ok(None),
+            let interest = self.direction.interest();
+            match wait_ready_unless(self.fd, interest, until, self.limit.always) {
+                Err(Stop::Error(libc::ETIMEDOUT)) => return Ok(0),
                 ended => ended?,
             }
         }
+    }
+
+    /// Whether the file says that it is ready.
+    fn is_ready(&self) -> bool {
+        let reads = self.direction == Direction::Read;
+        let events = if reads { libc::POLLIN } else { libc::POLLOUT };
+        let mut poll = libc::pollfd { fd: self.fd, events, revents: 0 };
+        // SAFETY: one valid pollfd.
+        unsafe { direct::poll(&mut poll, 1) != 0 }
     }
 
     /// Whether a write has come to where it raises a signal: that is for the next call.
@@ -353,6 +364,9 @@ fn is_gone(fd: c_int) -> bool {
     !failed && status.st_mode & libc::S_IFMT == libc::S_IFCHR && status.st_nlink == 0
 }
 
+/// A write of no more than this to what says that it is ready does not wait (`PIPE_BUF`, at least).
+const SMALL: usize = 512;
+
 /// `read` and its relatives.
 pub fn read(fd: c_int, parts: Parts, offset: off_t, flags: c_int) -> Result<isize> {
     if offset == HERE {
@@ -383,7 +397,13 @@ pub fn write(fd: c_int, parts: Parts, offset: off_t, flags: c_int) -> Result<isi
     if transfer.stays_in_memory() {
         return checked(transfer.write_at_once(parts));
     }
-    let first = transfer.once(parts).inspect_err(signal::broken_pipe)?;
+    let is_plain = parts.is_own && offset == HERE && flags == 0;
+    let first = if is_plain && known::is_untried(fd) && total(parts) <= SMALL {
+        transfer.when_ready(parts)
+    } else {
+        transfer.once(parts)
+    };
+    let first = first.inspect_err(signal::broken_pipe)?;
     if first == 0 || first as usize >= total(parts) {
         return Ok(first);
     }
