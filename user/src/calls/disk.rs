@@ -25,14 +25,9 @@ const IN_MEMORY: [i64; 8] = [
 ];
 
 /// Whether the descriptor is a file that poll calls ready at any time.
-///
-/// Most that are none say so when they are asked for a position, in half the time.
 pub fn is_disk(fd: c_int) -> bool {
-    errno::kept(|| {
-        let is_disk =
-            || matches!(direct::kind_of(fd), libc::S_IFREG | libc::S_IFBLK | libc::S_IFDIR);
-        direct::is_seekable(fd) && is_disk()
-    })
+    let kind = errno::kept(|| direct::kind_of(fd));
+    matches!(kind, libc::S_IFREG | libc::S_IFBLK | libc::S_IFDIR)
 }
 
 fn is_in_memory(fd: c_int) -> bool {

@@ -77,32 +77,26 @@ impl Transfer {
         Transfer { fd, direction, offset, flags, limit: Limit::default(), hold: None }
     }
 
-    /// The plain system call.
-    pub fn plain(&self, Parts { first, count, .. }: Parts) -> isize {
+    /// The plain system call. One with a list of parts takes half as long again.
+    pub fn plain(&self, Parts { first, count, is_own }: Parts) -> isize {
         let Transfer { fd, direction, offset, flags, .. } = *self;
-        // SAFETY: the caller's parts.
-        unsafe {
-            match direction {
-                Direction::Read => libc::preadv2(fd, first, count, offset, flags),
-                Direction::Write => libc::pwritev2(fd, first, count, offset, flags),
-            }
-        }
-    }
-
-    /// The write that needs no try.
-    fn write_at_once(&self, parts: Parts) -> isize {
-        let Transfer { fd, offset, .. } = *self;
-        let Parts { first, count, is_own } = parts;
-        if !is_own || count != 1 {
+        if !is_own || count != 1 || flags != 0 {
             // SAFETY: the caller's parts.
-            return unsafe { direct::pwritev2(fd, first, count, offset, 0) };
+            return unsafe {
+                match direction {
+                    Direction::Read => direct::preadv2(fd, first, count, offset, flags),
+                    Direction::Write => direct::pwritev2(fd, first, count, offset, flags),
+                }
+            };
         }
         // SAFETY: a part of this library's, and the caller's memory.
         unsafe {
             let iovec { iov_base, iov_len } = *first;
-            match offset {
-                HERE => direct::write(fd, iov_base, iov_len),
-                _ => direct::pwrite(fd, iov_base, iov_len, offset),
+            match (direction, offset) {
+                (Direction::Read, HERE) => direct::read(fd, iov_base, iov_len),
+                (Direction::Read, _) => direct::pread(fd, iov_base, iov_len, offset),
+                (Direction::Write, HERE) => direct::write(fd, iov_base, iov_len),
+                (Direction::Write, _) => direct::pwrite(fd, iov_base, iov_len, offset),
             }
         }
     }
@@ -231,19 +225,29 @@ impl Transfer {
         }
     }
 
+    /// Whether it is of a disk's file. Most others say that they are none when they are asked for
+    /// a position, in half the time; who moves bytes at the position waits for others anyway.
+    fn is_of_disk(&self) -> bool {
+        let may_be = self.offset != HERE || errno::kept(|| direct::is_seekable(self.fd));
+        may_be && disk::is_disk(self.fd)
+    }
+
     /// Nothing to move now, of a file that can tell.
     #[cold]
     fn wait_and_move(&mut self, parts: Parts) -> Result<isize> {
-        if is_nonblocking(self.fd) {
+        let flags = flags_of(self.fd);
+        if flags & libc::O_NONBLOCK != 0 {
             // A disk takes no notice of that mode.
-            return match disk::is_disk(self.fd) {
+            return match self.is_of_disk() {
                 true => disk::transfer(self, parts),
                 false => Err(Stop::Error(libc::EAGAIN)),
             };
         }
         if self.limit.deadline.is_none() {
-            let socket = deadline_of(self.fd, self.direction.timeout_option());
-            if socket.is_none() && disk::is_disk(self.fd) {
+            let may_be_socket = flags & libc::O_ACCMODE == libc::O_RDWR;
+            let option = self.direction.timeout_option();
+            let socket = may_be_socket.then(|| deadline_of(self.fd, option)).flatten();
+            if socket.is_none() && self.is_of_disk() {
                 return disk::transfer(self, parts);
             }
             self.limit.deadline = Some(socket.unwrap_or(0));
@@ -261,7 +265,7 @@ impl Transfer {
     /// A file for which there is no call that never sleeps.
     #[cold]
     fn without_try(&mut self, parts: Parts) -> Result<isize> {
-        if disk::is_disk(self.fd) {
+        if self.is_of_disk() {
             return disk::transfer(self, parts);
         }
         self.hold = None;
@@ -395,7 +399,7 @@ pub fn write(fd: c_int, parts: Parts, offset: off_t, flags: c_int) -> Result<isi
         return checked(unsafe { libc::write(fd, (*parts.first).iov_base, 0) });
     }
     if transfer.stays_in_memory() {
-        return checked(transfer.write_at_once(parts));
+        return checked(transfer.plain(parts));
     }
     let is_plain = parts.is_own && offset == HERE && flags == 0;
     let first = if is_plain && known::is_untried(fd) && total(parts) <= SMALL {

@@ -1,9 +1,9 @@
-//! System calls of which the caller has seen to it that they never sleep, made by number.
+//! System calls made by number.
 //!
 //! The C library's functions of these names are points where the calling kernel thread may be
-//! cancelled. A worker is never cancelled, and a full thread's cancellation is this library's own
-//! business (`threads/cancel.rs`); entering and leaving such a point costs two atomic exchanges per
-//! call.
+//! cancelled. A worker is never cancelled, nor is a kernel thread that waits for a disk in its
+//! place, and a full thread's cancellation is this library's own business (`threads/cancel.rs`);
+//! entering and leaving such a point costs two atomic exchanges per call.
 //!
 //! Invariant: shapes, results and `errno` are those of the C library's functions.
 //!
@@ -75,6 +75,17 @@ pub unsafe fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> isize 
     unsafe { call(libc::SYS_sendmsg, [fd as usize, message as usize, flags as usize, 0, 0, 0]) }
 }
 
+pub unsafe fn read(fd: c_int, buffer: *mut c_void, length: usize) -> isize {
+    // SAFETY: the caller's arguments.
+    unsafe { call(libc::SYS_read, [fd as usize, buffer as usize, length, 0, 0, 0]) }
+}
+
+pub unsafe fn pread(fd: c_int, buffer: *mut c_void, length: usize, offset: off_t) -> isize {
+    let (buffer, offset) = (buffer as usize, offset as usize);
+    // SAFETY: the caller's arguments; an offset has an upper half on 32-bit machines only.
+    unsafe { call(libc::SYS_pread64, [fd as usize, buffer, length, offset, 0, 0]) }
+}
+
 pub unsafe fn write(fd: c_int, buffer: *const c_void, length: usize) -> isize {
     // SAFETY: the caller's arguments.
     unsafe { call(libc::SYS_write, [fd as usize, buffer as usize, length, 0, 0, 0]) }
@@ -86,7 +97,8 @@ pub unsafe fn pwrite(fd: c_int, buffer: *const c_void, length: usize, offset: of
     unsafe { call(libc::SYS_pwrite64, [fd as usize, buffer, length, offset, 0, 0]) }
 }
 
-/// Whether the file has a position; what is not for reading or writing has one, too.
+/// Whether the file has a position; what is not for reading or writing has one, too. Waits for who
+/// moves bytes at that of a disk's file.
 pub fn is_seekable(fd: c_int) -> bool {
     // SAFETY: no pointers.
     unsafe { call(libc::SYS_lseek, [fd as usize, 0, libc::SEEK_CUR as usize, 0, 0, 0]) >= 0 }
