@@ -309,6 +309,14 @@ pub fn change(signal: c_int, action: Option<&sigaction>, old: Option<&mut sigact
     -1
 }
 
+/// Before a handler whose `action` says that it is for once. As with the kernel the rest of that
+/// stays.
+pub fn reset(signal: c_int, action: &sigaction) {
+    let mut default = *action;
+    default.sa_sigaction = libc::SIG_DFL;
+    change(signal, Some(&default), None);
+}
+
 // ---- what the program calls
 
 #[unsafe(no_mangle)]

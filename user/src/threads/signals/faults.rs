@@ -20,7 +20,7 @@ use core::ptr;
 use heddle::raw;
 use libc::{sigaction, siginfo_t, ucontext_t};
 
-use super::actions::{Kept, change, is_plain, kept};
+use super::actions::{Kept, is_plain, kept, reset};
 use super::alternate::call_here;
 use super::{bit, deliver, failure, handled_with};
 use crate::calls::mask;
@@ -241,8 +241,7 @@ extern "C-unwind" fn run(signal: c_int, info: *mut siginfo_t, context: *mut c_vo
     let (Some(me), Some(kept)) = (this(), kept(signal)) else { return };
     let action = kept.get();
     if action.sa_flags & libc::SA_RESETHAND != 0 {
-        // SAFETY: all zero bytes are the default action.
-        change(signal, Some(&unsafe { mem::zeroed() }), None);
+        reset(signal, &action);
     }
     let workers = *blocked_in(context);
     user(context).uc_stack = me.signals.alternate().told_at(stack_pointer(context));
@@ -293,8 +292,7 @@ extern "C-unwind" fn run_of_kernel_thread(
 ) {
     let Some(action) = kept(signal).map(Kept::get) else { return };
     if action.sa_flags & libc::SA_RESETHAND != 0 {
-        // SAFETY: all zero bytes are the default action.
-        change(signal, Some(&unsafe { mem::zeroed() }), None);
+        reset(signal, &action);
     }
     let own = if action.sa_flags & libc::SA_NODEFER == 0 { bit(signal) } else { 0 };
     let blocked = mask::set_of(mask::bits(&action.sa_mask) | own);

@@ -307,8 +307,7 @@ fn run_handler(me: &'static Pthread, info: &mut siginfo_t) -> Option<bool> {
         _ => {}
     }
     if action.sa_flags & libc::SA_RESETHAND != 0 {
-        // SAFETY: all zero bytes are the default action.
-        unsafe { actions::heddle_user_sigaction(signal, &mem::zeroed(), ptr::null_mut()) };
+        actions::reset(signal, &action);
     }
     handled_with(me, &action, signal, |before| call_handler(me, info, &action, before));
     Some(action.sa_flags & libc::SA_RESTART != 0)
