@@ -5,12 +5,15 @@
 //! the first: another thread that is faster, or a signal handler. At the end the thread has taken
 //! each queued signal once, with its value; one that is pending once was taken after each sending
 //! had begun, and no entry of the pool is left taken.
+//!
+//! Then somebody who discards comes before every step, too: what was sent before that is not taken
+//! afterwards, and what is sent afterwards is.
 
 use std::cell::{Cell, RefCell};
 use std::sync::{Mutex, PoisonError};
 
 use libc::{c_int, siginfo_t};
-use pending::{Added, Pending, bit};
+use pending::{Added, Pending, bit, count_discarded};
 
 #[path = "../src/threads/signals/pending.rs"]
 mod pending;
@@ -47,6 +50,11 @@ mod model {
                 pub fn fetch_or(&self, value: $type, order: Ordering) -> $type {
                     super::step();
                     self.0.fetch_or(value, order)
+                }
+
+                pub fn fetch_add(&self, value: $type, order: Ordering) -> $type {
+                    super::step();
+                    self.0.fetch_add(value, order)
                 }
 
                 pub fn fetch_and(&self, value: $type, order: Ordering) -> $type {
@@ -101,9 +109,16 @@ fn value_of(info: &siginfo_t) -> u64 {
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Event {
-    Begun(c_int),
+    Begun(c_int, u64),
+    Sent(c_int, u64),
+    Looks,
     Taken(c_int, u64),
+    Discards,
+    Discarded,
 }
+
+/// As a sender's signal: somebody discards.
+const DISCARDER: c_int = 0;
 
 thread_local! {
     static PENDING: RefCell<Option<&'static Pending>> = const { RefCell::new(None) };
@@ -130,13 +145,28 @@ fn tell(event: Event) {
 
 fn send(signal: c_int) {
     let Some(pending) = PENDING.with_borrow(|pending| *pending) else { return };
-    tell(Event::Begun(signal));
-    VALUE.set(VALUE.get() + 1);
-    assert_ne!(pending.add(&info(signal, VALUE.get())), Added::Refused, "the pool is used up");
+    if signal == DISCARDER {
+        return discard(pending);
+    }
+    let value = VALUE.get() + 1;
+    VALUE.set(value);
+    tell(Event::Begun(signal, value));
+    assert_ne!(pending.add(&info(signal, value)), Added::Refused, "the pool is used up");
+    tell(Event::Sent(signal, value));
+}
+
+fn discard(pending: &Pending) {
+    tell(Event::Discards);
+    let signals = bit(PLAIN) | bit(QUEUED);
+    count_discarded(signals);
+    pending.discard(signals);
+    tell(Event::Discarded);
 }
 
 fn take(pending: &Pending) {
-    while let Some(info) = pending.take(bit(PLAIN) | bit(QUEUED)) {
+    loop {
+        tell(Event::Looks);
+        let Some(info) = pending.take(bit(PLAIN) | bit(QUEUED)) else { return };
         tell(Event::Taken(info.si_signo, value_of(&info)));
     }
 }
@@ -158,7 +188,14 @@ fn run(senders: [(usize, c_int); 2]) -> usize {
     let steps = STEPS.get();
     SENDERS.set([(0, 0); 2]);
     take(pending);
-    judge(senders);
+    if senders.iter().all(|&(at, signal)| at == 0 || signal != DISCARDER) {
+        judge(senders);
+    } else {
+        send(QUEUED);
+        send(PLAIN);
+        take(pending);
+        judge_discarded(senders);
+    }
     PENDING.set(None);
     // SAFETY: nobody else has it any more.
     drop(unsafe { Box::from_raw(std::ptr::from_ref(pending).cast_mut()) });
@@ -168,7 +205,8 @@ fn run(senders: [(usize, c_int); 2]) -> usize {
 fn judge(senders: [(usize, c_int); 2]) {
     let events = EVENTS.take();
     let what = || format!("senders {senders:?}: {events:?}");
-    let begun = |signal| events.iter().filter(|&&e| e == Event::Begun(signal)).count();
+    let is_begun = |signal| move |e: &Event| matches!(e, Event::Begun(it, _) if *it == signal);
+    let begun = |signal| events.iter().filter(|e| is_begun(signal)(e)).count();
     let values: Vec<u64> = events
         .iter()
         .filter_map(|event| match event {
@@ -183,11 +221,37 @@ fn judge(senders: [(usize, c_int); 2]) {
     if senders.iter().all(|&(at, _)| at == 0) {
         assert_eq!(values, each, "in their order: {}", what());
     }
-    let last_begun = events.iter().rposition(|&e| e == Event::Begun(PLAIN));
+    let last_begun = events.iter().rposition(is_begun(PLAIN));
     let last_taken = events.iter().rposition(|e| matches!(e, Event::Taken(PLAIN, _)));
     assert!(last_taken > last_begun, "{}", what());
     let taken = events.iter().filter(|e| matches!(e, Event::Taken(PLAIN, _))).count();
     assert!(taken <= begun(PLAIN), "{}", what());
+}
+
+fn judge_discarded(senders: [(usize, c_int); 2]) {
+    let events = EVENTS.take();
+    let what = || format!("senders {senders:?}: {events:?}");
+    let place = |wanted| events.iter().rposition(|&event| event == wanted);
+    let Some(begin) = place(Event::Discards) else { return };
+    let end = place(Event::Discarded).unwrap();
+    // From there on the thread looks after it.
+    let looks = end + events[end..].iter().position(|&e| e == Event::Looks).unwrap();
+    for event in &events[..begin] {
+        let Event::Sent(signal, value) = *event else { continue };
+        assert!(!events[looks..].contains(&Event::Taken(signal, value)), "{}", what());
+    }
+    for (at, event) in events.iter().enumerate().skip(end) {
+        let Event::Sent(signal, value) = *event else { continue };
+        let begun = events[..at].iter().position(|&e| e == Event::Begun(signal, value)).unwrap();
+        if begun < end {
+            continue;
+        }
+        let is_taken = match signal {
+            QUEUED => events.iter().filter(|&&e| e == Event::Taken(signal, value)).count() == 1,
+            _ => events[begun..].iter().any(|e| matches!(e, Event::Taken(PLAIN, _))),
+        };
+        assert!(is_taken, "{value}: {}", what());
+    }
 }
 
 /// The pool is one for all tests.
@@ -220,6 +284,15 @@ fn a_plain_signal_is_not_lost() {
 fn both_kinds_do_not_disturb_each_other() {
     run_all([PLAIN, QUEUED]);
     run_all([QUEUED, PLAIN]);
+}
+
+#[test]
+fn what_was_discarded_is_nobodys() {
+    run_all([DISCARDER, PLAIN]);
+    run_all([DISCARDER, QUEUED]);
+    run_all([PLAIN, DISCARDER]);
+    run_all([QUEUED, DISCARDER]);
+    run_all([DISCARDER, DISCARDER]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
  * A handler with SA_RESETHAND runs once. By then the default is set, and the flags and the mask
- * are what they were.
+ * are what they were; what is pending stays so.
  */
 #define _GNU_SOURCE
 #include "check.h"

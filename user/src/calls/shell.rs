@@ -33,6 +33,7 @@ use super::{
 };
 use crate::threads::cancel;
 use crate::threads::signals::actions::{Kept, alone, ignoring};
+use crate::threads::signals::discard::discard;
 use crate::threads::signals::{self, bit};
 use crate::{errno, real};
 
@@ -46,12 +47,22 @@ static THEIRS: AtomicU32 = AtomicU32::new(0);
 
 /// Before a call that is made here.
 pub fn enter() {
-    alone(|| {
-        if OURS.fetch_add(1, Relaxed) == 0 && THEIRS.load(Relaxed) == 0 {
+    let is_first = alone(|| {
+        let is_first = OURS.fetch_add(1, Relaxed) == 0 && THEIRS.load(Relaxed) == 0;
+        if is_first {
             note();
             ignore();
         }
+        is_first
     });
+    if is_first {
+        discard_pending();
+    }
+}
+
+/// What is pending of what is ignored now.
+fn discard_pending() {
+    discard(IGNORED.into_iter().map(bit).sum());
 }
 
 /// After it.
@@ -65,7 +76,7 @@ pub fn leave() {
 
 /// Before a kernel thread's call: whether it is the C library's; else it is made here.
 fn enter_theirs() -> bool {
-    alone(|| {
+    let is_theirs = alone(|| {
         if OURS.load(Relaxed) != 0 {
             OURS.fetch_add(1, Relaxed);
             return false;
@@ -74,7 +85,11 @@ fn enter_theirs() -> bool {
             note();
         }
         true
-    })
+    });
+    if is_theirs {
+        discard_pending();
+    }
+    is_theirs
 }
 
 /// After one of the C library's.
@@ -96,6 +111,7 @@ fn note() {
     }
 }
 
+/// As the program's own `sigaction` does it, but for what is pending: see [`discard_pending`].
 fn ignore() {
     for signal in IGNORED {
         // SAFETY: all zero bytes are a valid action.

@@ -95,6 +95,11 @@ pub fn is_child_of(me: &Pthread) -> bool {
     core::ptr::eq(CHILD.load(Relaxed), me)
 }
 
+/// Whether this process has made full threads: those of a child's parent are not there.
+pub fn has_full() -> bool {
+    MADE.load(Relaxed) && !NO_MORE.load(Relaxed)
+}
+
 /// Whether the program has made threads. The first may be a kernel thread: what it waits in is what
 /// those who come later wake.
 pub fn are_several() -> bool {

@@ -31,6 +31,7 @@ use libc::sigaction;
 use super::faults::entry;
 use super::kept::Words;
 use super::raised::{RAISED, arrived, is_raised};
+use super::{bit, discard};
 use crate::calls::mask;
 use crate::errno;
 
@@ -279,6 +280,30 @@ pub fn in_child() {
 
 /// `sigaction`.
 pub fn change(signal: c_int, action: Option<&sigaction>, old: Option<&mut sigaction>) -> c_int {
+    let failed = exchange(signal, action, old);
+    if let Some(action) = action.filter(|_| failed == 0) {
+        is_set(signal, action.sa_sigaction);
+    }
+    failed
+}
+
+/// The program has set this handler.
+fn is_set(signal: c_int, handler: usize) {
+    if discard::is_ignored(signal, handler) {
+        discard::discard(bit(signal));
+    }
+}
+
+/// Before a handler whose `action` says that it is for once. As with the kernel the rest of that
+/// stays, and what is pending does.
+pub fn reset(signal: c_int, action: &sigaction) {
+    let mut default = *action;
+    default.sa_sigaction = libc::SIG_DFL;
+    exchange(signal, Some(&default), None);
+}
+
+/// As [`change`], but for what is pending.
+fn exchange(signal: c_int, action: Option<&sigaction>, old: Option<&mut sigaction>) -> c_int {
     let owner = OWNER.load(Relaxed);
     let Some(kept) = kept(signal).filter(|_| owner != 0) else {
         let action = action.map_or(ptr::null(), ptr::from_ref);
@@ -309,14 +334,6 @@ pub fn change(signal: c_int, action: Option<&sigaction>, old: Option<&mut sigact
     -1
 }
 
-/// Before a handler whose `action` says that it is for once. As with the kernel the rest of that
-/// stays.
-pub fn reset(signal: c_int, action: &sigaction) {
-    let mut default = *action;
-    default.sa_sigaction = libc::SIG_DFL;
-    change(signal, Some(&default), None);
-}
-
 // ---- what the program calls
 
 #[unsafe(no_mangle)]
@@ -325,8 +342,19 @@ pub unsafe extern "C-unwind" fn heddle_user_sigaction(
     action: *const sigaction,
     old: *mut sigaction,
 ) -> c_int {
-    // SAFETY: null or the caller's.
-    unsafe { change(signal, action.as_ref(), old.as_mut()) }
+    // SAFETY: null or the caller's. Read and written here: if there is no such memory, it is a
+    // fault of the caller's.
+    unsafe {
+        let action = action.as_ref().copied();
+        let mut before = mem::zeroed();
+        let failed = change(signal, action.as_ref(), Some(&mut before));
+        if failed == 0
+            && let Some(old) = old.as_mut()
+        {
+            *old = before;
+        }
+        failed
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -365,7 +393,11 @@ macro_rules! setters {
                     return signal_with(signal, handler, $flags);
                 }
                 // SAFETY: the caller's handler.
-                unsafe { $real(signal, handler) }
+                let before = unsafe { $real(signal, handler) };
+                if before != libc::SIG_ERR {
+                    is_set(signal, handler);
+                }
+                before
             }
         )+
     };

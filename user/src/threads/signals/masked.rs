@@ -1,12 +1,12 @@
 //! Calls that wait with another mask: `sigsuspend`, `ppoll` and their kin.
 //!
-//! Invariant: item 4 of the protocol in `mod.rs`; while the mask is another one, the one to come is
+//! Invariant: item 5 of the protocol in `mod.rs`; while the mask is another one, the one to come is
 //! in the thread's `masked`, where handlers that run in the call find and change it.
 
 use super::deliver;
 use crate::threads::{Pthread, this};
 
-/// The calling thread, with another mask for the time of a call that waits: see item 4 of the
+/// The calling thread, with another mask for the time of a call that waits: see item 5 of the
 /// protocol.
 pub struct Masked(());
 

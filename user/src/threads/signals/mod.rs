@@ -15,7 +15,8 @@
 //!    at what is pending then. So no signal is left behind.
 //! 2. A wait that a call has ended goes on, or fails with EINTR, as [`interrupted`] says.
 //! 3. Signals that the thread has blocked stay pending until it unblocks them or waits for them.
-//! 4. A call that waits with another mask ([`Masked`]) looks itself for what this mask lets
+//! 4. What is pending of a signal that the program begins to ignore is discarded (`discard.rs`).
+//! 5. A call that waits with another mask ([`Masked`]) looks itself for what this mask lets
 //!    through, and nobody else does meanwhile: a handler that ran elsewhere would not end the wait.
 //!
 //! Differences from the kernel's: a thread that waits for a call on a kernel thread of the blocking
@@ -28,6 +29,7 @@
 pub mod actions;
 pub mod alternate;
 mod context;
+pub mod discard;
 pub mod failure;
 pub mod faults;
 mod jump;
@@ -80,7 +82,7 @@ pub struct Signals {
     wanted: AtomicU64,
     /// One that was sent to the process may be for it.
     look: AtomicBool,
-    /// The mask to come, of a thread in a call with another one: see item 4 of the protocol. Its
+    /// The mask to come, of a thread in a call with another one: see item 5 of the protocol. Its
     /// own.
     masked: Cell<Option<u64>>,
     alternate: Alternate,
@@ -219,6 +221,7 @@ fn send_info(target: &Pthread, info: &siginfo_t) -> c_int {
         return 0;
     }
     let Some(action) = action_of(signal) else { return libc::EINVAL };
+    discard::sending(signal);
     let is_blocked = target.signals.blocked() & bit(signal) != 0;
     match action.sa_sigaction {
         _ if is_blocked => {}

@@ -13,6 +13,11 @@
 //!    taken, or there is a bit for it.
 //! 4. Without a free entry a signal is still pending, but nothing is known of it; one that carries
 //!    a value is refused.
+//! 5. A signal may be discarded by anybody: it is counted how often it was, and an entry says how
+//!    often when it was linked. Who discards counts first, and then clears the bit; a sender of
+//!    step 2 sets the bit first, and then reads the count. So an entry that is older than the count
+//!    is nobody's, and there is a bit for a newer one: but for one that was linked in between,
+//!    which the next signal of its kind goes with. The thread gives the old ones back.
 //!
 //! `tests/pending.rs` has senders come between all steps.
 //!
@@ -52,16 +57,44 @@ pub enum Added {
 struct Entry {
     /// The entry behind this one, plus one; 0 = none.
     next: AtomicU32,
+    /// How often its signal had been discarded.
+    age: AtomicU32,
     info: UnsafeCell<MaybeUninit<siginfo_t>>,
 }
 
 // SAFETY: by the file's invariant one thread at a time uses an entry.
 unsafe impl Sync for Entry {}
 
-static POOL: [Entry; ENTRIES] =
-    [const { Entry { next: AtomicU32::new(0), info: UnsafeCell::new(MaybeUninit::uninit()) } };
-        ENTRIES];
+static POOL: [Entry; ENTRIES] = [const {
+    Entry {
+        next: AtomicU32::new(0),
+        age: AtomicU32::new(0),
+        info: UnsafeCell::new(MaybeUninit::uninit()),
+    }
+}; ENTRIES];
 static USED: [AtomicU64; ENTRIES / WORD] = [const { AtomicU64::new(0) }; ENTRIES / WORD];
+
+/// How often each signal was discarded.
+static DISCARDED: [AtomicU32; WORD] = [const { AtomicU32::new(0) }; WORD];
+/// A bit for each signal that was ever added.
+static ADDED: AtomicU64 = AtomicU64::new(0);
+
+fn times_discarded(signal: c_int) -> u32 {
+    // ORDER: step 5: after the bit; Acquire pairs with the Release in `count_discarded`.
+    DISCARDED[signal as usize - 1].load(Acquire)
+}
+
+/// Before each thread's [`Pending::discard`] of `signals`, step 5. Whether it may have some.
+pub fn count_discarded(signals: u64) -> bool {
+    let mut left = signals & ADDED.load(Relaxed);
+    let are_some = left != 0;
+    while left != 0 {
+        // ORDER: Release: before the bits are cleared.
+        DISCARDED[left.trailing_zeros() as usize].fetch_add(1, Release);
+        left &= left - 1;
+    }
+    are_some
+}
 
 /// Takes an entry from the pool; its number.
 fn take_entry() -> Option<u32> {
@@ -90,12 +123,27 @@ fn entry(link: u32) -> Option<(u32, &'static Entry)> {
     Some((number, &POOL[number as usize]))
 }
 
+impl Entry {
+    /// # Safety
+    /// 1. It is linked: so it has been written.
+    unsafe fn info(&self) -> siginfo_t {
+        // SAFETY: by 1.
+        unsafe { (*self.info.get()).assume_init() }
+    }
+
+    fn is_discarded(&self, info: &siginfo_t) -> bool {
+        self.age.load(Relaxed) != times_discarded(info.si_signo)
+    }
+}
+
 /// See the file's head.
 pub struct Pending {
     /// A bit for each that is pending.
     set: AtomicU64,
     /// Those of which nothing is known.
     bare: AtomicU64,
+    /// Not 0: entries may be linked that were discarded.
+    discarded: AtomicU32,
     /// What was sent, the last first.
     sent: AtomicU32,
     /// What the thread took over and has not handled, the first first.
@@ -107,6 +155,7 @@ impl Pending {
         Pending {
             set: AtomicU64::new(0),
             bare: AtomicU64::new(0),
+            discarded: AtomicU32::new(0),
             sent: AtomicU32::new(0),
             queue: Cell::new(0),
         }
@@ -122,6 +171,9 @@ impl Pending {
     pub fn add(&self, info: &siginfo_t) -> Added {
         let signal = bit(info.si_signo);
         let is_queued = info.si_signo >= REALTIME_FIRST;
+        if ADDED.load(Relaxed) & signal == 0 {
+            ADDED.fetch_or(signal, Relaxed);
+        }
         // ORDER: AcqRel, step 2: who finds the bit is followed by the handler of who has set it.
         if !is_queued && self.set.fetch_or(signal, AcqRel) & signal != 0 {
             return Added::Bare;
@@ -149,6 +201,7 @@ impl Pending {
         let entry = &POOL[number as usize];
         // SAFETY: taken from the pool by the caller.
         unsafe { (*entry.info.get()).write(*info) };
+        entry.age.store(times_discarded(info.si_signo), Relaxed);
         let mut first = self.sent.load(Relaxed);
         loop {
             entry.next.store(first, Relaxed);
@@ -160,8 +213,30 @@ impl Pending {
         }
     }
 
+    /// Has none of `signals` pending any more; whether it had. Anybody may call it, after
+    /// [`count_discarded`].
+    pub fn discard(&self, signals: u64) -> bool {
+        // ORDER: AcqRel: after the count, step 5; pairs with that in `add`.
+        let had = self.set.fetch_and(!signals, AcqRel) & signals != 0;
+        self.bare.fetch_and(!signals, AcqRel);
+        if had {
+            self.discarded.store(1, Relaxed);
+        }
+        had
+    }
+
+    /// Gives back what was discarded.
+    fn give_back_discarded(&self) {
+        self.discarded.store(0, Relaxed);
+        self.take_over();
+        self.unlink(None);
+    }
+
     /// Takes a pending one of `signals`, the lowest first. The thread itself calls it, pinned.
     pub fn take(&self, signals: u64) -> Option<siginfo_t> {
+        if self.discarded.load(Relaxed) != 0 {
+            self.give_back_discarded();
+        }
         let mut ready = self.set() & signals;
         while ready != 0 {
             let signal = ready.trailing_zeros() as c_int + 1;
@@ -181,7 +256,7 @@ impl Pending {
     /// Step 2.
     fn take_plain(&self, signal: c_int) -> Option<siginfo_t> {
         self.take_over();
-        let info = self.unlink(signal).or_else(|| self.take_bare(signal))?;
+        let info = self.unlink(Some(signal)).or_else(|| self.take_bare(signal))?;
         // ORDER: AcqRel pairs with that in `add`.
         self.set.fetch_and(!bit(signal), AcqRel);
         Some(info)
@@ -192,7 +267,7 @@ impl Pending {
         // ORDER: AcqRel: the bit before the list.
         self.set.fetch_and(!bit(signal), AcqRel);
         self.take_over();
-        let info = self.unlink(signal).or_else(|| self.take_bare(signal));
+        let info = self.unlink(Some(signal)).or_else(|| self.take_bare(signal));
         if self.has(signal) {
             // ORDER: Relaxed: the thread itself looks again.
             self.set.fetch_or(bit(signal), Relaxed);
@@ -237,23 +312,28 @@ impl Pending {
         }
     }
 
-    /// Takes the first one of `signal` out of the thread's own list.
-    fn unlink(&self, signal: c_int) -> Option<siginfo_t> {
+    /// Takes the first one of `signal` out of the thread's own list, and what was discarded before
+    /// it; without a signal all of that.
+    fn unlink(&self, signal: Option<c_int>) -> Option<siginfo_t> {
         let mut before: Option<&Entry> = None;
         let mut link = self.queue.get();
         while let Some((number, entry)) = entry(link) {
             let next = entry.next.load(Relaxed);
-            // SAFETY: linked entries have been written.
-            let info = unsafe { (*entry.info.get()).assume_init() };
-            if info.si_signo == signal {
+            // SAFETY: it is linked.
+            let info = unsafe { entry.info() };
+            let is_discarded = entry.is_discarded(&info);
+            if is_discarded || signal == Some(info.si_signo) {
                 match before {
                     Some(before) => before.next.store(next, Relaxed),
                     None => self.queue.set(next),
                 }
                 give_back(number);
-                return Some(info);
+                if !is_discarded {
+                    return Some(info);
+                }
+            } else {
+                before = Some(entry);
             }
-            before = Some(entry);
             link = next;
         }
         None
@@ -263,8 +343,9 @@ impl Pending {
     fn has(&self, signal: c_int) -> bool {
         let mut link = self.queue.get();
         while let Some((_, entry)) = entry(link) {
-            // SAFETY: as in `unlink`.
-            if unsafe { (*entry.info.get()).assume_init() }.si_signo == signal {
+            // SAFETY: it is linked.
+            let info = unsafe { entry.info() };
+            if info.si_signo == signal && !entry.is_discarded(&info) {
                 return true;
             }
             link = entry.next.load(Relaxed);

@@ -36,7 +36,7 @@ use heddle::raw;
 use libc::{pid_t, siginfo_t};
 
 use super::news::News;
-use super::{Signals, bit};
+use super::{Signals, bit, discard};
 use crate::calls::mask;
 use crate::errno;
 use crate::sys::identity::process_of;
@@ -325,15 +325,17 @@ fn call_one(signal: u64, from: &mut u32) -> bool {
 
 // ---- what a full thread sends to its own process
 
-/// A full thread has sent its process a signal. If no kernel thread is there for it, and the caller
-/// lets it through, POSIX has it handled before the call returns.
+/// The caller has sent its process a signal. If that is a full thread that lets it through, and no
+/// kernel thread is there for it, POSIX has it handled before the call returns.
 fn sent(to: pid_t, signal: c_int) {
-    let Some(me) = this() else { return };
     // SAFETY: no arguments.
     let is_own = to == 0 || to == -1 || to == unsafe { libc::getpid() };
-    if is_own
-        && (1..super::SIGNALS).contains(&signal)
-        && OF_MAIN.load(Relaxed) & !me.signals.blocked() & !NEVER_WATCHED & bit(signal) != 0
+    if !is_own || !(1..super::SIGNALS).contains(&signal) {
+        return;
+    }
+    discard::sent(signal);
+    let Some(me) = this() else { return };
+    if OF_MAIN.load(Relaxed) & !me.signals.blocked() & !NEVER_WATCHED & bit(signal) != 0
         && me.signals.masked.get().is_none()
     {
         me.signals.look.store(true, Relaxed);

@@ -25,7 +25,7 @@ use libc::{clockid_t, pid_t, sigevent, siginfo_t, timer_t};
 use rustix::thread::futex::{self, Flags};
 
 use super::sent::Sent;
-use super::{SIGNALS, send_info_to};
+use super::{SIGNALS, bit, send_info_to};
 use crate::calls::mask;
 use crate::errno;
 use crate::sys::{cpu_clock, signals};
@@ -95,6 +95,19 @@ pub fn dropped(info: &siginfo_t) -> c_int {
     0
 }
 
+/// What is pending of `signals` was discarded: as if it were taken now.
+pub fn discarded(signals: u64) {
+    if ARE_SOME.load(Relaxed) {
+        for slot in &SLOTS {
+            let signal = slot.signal.load(Relaxed);
+            if signal != 0 && signals & bit(signal) != 0 {
+                // ORDER: as in `taken`.
+                slot.state.store(0, Release);
+            }
+        }
+    }
+}
+
 /// Passes on what the kernel sent for a timer.
 fn pass_on(info: &siginfo_t) {
     let sent = fields(info);
@@ -158,7 +171,7 @@ fn bear() {
     BEARER.store(rustix::thread::gettid().as_raw_nonzero().get() as u32, Relaxed);
     let _ = futex::wake(&BEARER, Flags::PRIVATE, u32::MAX);
     loop {
-        if let Some(info) = signals::wait(super::bit(BORNE)) {
+        if let Some(info) = signals::wait(bit(BORNE)) {
             pass_on(&info);
         }
     }
