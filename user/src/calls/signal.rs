@@ -14,6 +14,7 @@ use heddle::raw::{self, Outcome};
 use libc::{siginfo_t, sigset_t, timespec};
 
 use super::{Result, Stop, exported, made_int, mask};
+use crate::sys::own_memory;
 use crate::threads::signals::{self, Masked, Ran, SI_TKILL, Then};
 use crate::threads::{self, Pthread};
 use crate::{errno, real};
@@ -79,16 +80,17 @@ fn me() -> Result<&'static Pthread> {
     threads::this().ok_or(Stop::Error(libc::ENOSYS))
 }
 
-/// Waits for one of `set` and tells what it was.
-///
-/// # Safety
-/// 1. `set` is valid, `info` null or a place.
-unsafe fn wait(set: *const sigset_t, info: *mut siginfo_t, deadline: u64) -> Result<isize> {
-    // SAFETY: by 1.
-    let taken = wait_for(me()?, mask::bits(unsafe { &*set }), deadline)?;
+/// The signals in the caller's set.
+fn read(set: *const sigset_t) -> Result<u64> {
+    own_memory::read(set.cast::<u64>()).map_err(Stop::Error)
+}
+
+/// Waits for one of `signals` and tells what it was, which is taken even where there is no such
+/// place.
+fn wait(signals: u64, info: *mut siginfo_t, deadline: u64) -> Result<isize> {
+    let taken = wait_for(me()?, signals, deadline)?;
     if !info.is_null() {
-        // SAFETY: by 1.
-        unsafe { info.write(taken) };
+        own_memory::write(info, taken).map_err(Stop::Error)?;
     }
     Ok(taken.si_signo as isize)
 }
@@ -106,50 +108,47 @@ exported! {
     (heddle_user_sigwait) (set: *const sigset_t, signal: *mut c_int) -> c_int {
         let before = errno::get();
         loop {
-            // SAFETY: the caller's set.
-            let got = made_int(|| unsafe { wait(set, ptr::null_mut(), NEVER) });
+            let got = made_int(|| wait(read(set)?, ptr::null_mut(), NEVER));
             let error = errno::get();
+            if got < 0 && error != libc::EINTR {
+                return error;
+            }
             errno::set(before);
             if got > 0 {
                 // SAFETY: the caller's place.
                 unsafe { signal.write(got) };
                 return 0;
             }
-            if error != libc::EINTR {
-                return error;
-            }
         }
     }
 
     (heddle_user_sigwaitinfo) (set: *const sigset_t, info: *mut siginfo_t) -> c_int {
-        // SAFETY: the caller's set, null or its place.
-        made_int(|| unsafe { wait(set, info, NEVER) })
+        made_int(|| wait(read(set)?, info, NEVER))
     }
 
     (heddle_user_sigtimedwait) (
         set: *const sigset_t, info: *mut siginfo_t, timeout: *const timespec
     ) -> c_int {
         made_int(|| {
-            // SAFETY: null or the caller's timeout.
-            let deadline = match unsafe { timeout.as_ref() } {
-                None => NEVER,
-                Some(time) => {
-                    let ns = u64::try_from(super::sleep::ns_of(time)?).unwrap_or(u64::MAX);
-                    raw::now_ns().saturating_add(ns)
-                }
+            let signals = read(set)?;
+            let deadline = if timeout.is_null() {
+                NEVER
+            } else {
+                let time = own_memory::read(timeout).map_err(Stop::Error)?;
+                let ns = u64::try_from(super::sleep::ns_of(&time)?).unwrap_or(u64::MAX);
+                raw::now_ns().saturating_add(ns)
             };
-            // SAFETY: the caller's set, null or its place.
-            unsafe { wait(set, info, deadline) }
+            wait(signals, info, deadline)
         })
     }
 
     (heddle_user_sigsuspend) (mask: *const sigset_t) -> c_int {
-        if mask::is_kernels_wait(mask) {
+        let wanted = read(mask);
+        if wanted.is_err() && crate::me().is_none() || mask::is_kernels_wait(mask) {
             // SAFETY: passed on.
             return unsafe { real::sigsuspend(mask) };
         }
-        // SAFETY: the caller's mask.
-        made_int(|| suspend(me()?, mask::bits(unsafe { &*mask })))
+        made_int(|| suspend(me()?, wanted?))
     }
 
     (heddle_user_sigpause) (blocked: c_int) -> c_int {

@@ -3,15 +3,16 @@
 //! A handler that runs while a thread sleeps ends its sleep.
 //!
 //! # Safety
-//! For all exported functions of this file: pointers are valid or null where that is allowed.
+//! For all exported functions of this file: pointers are valid, or lead to no memory.
 
 use core::ffi::{c_int, c_uint};
 
 use heddle::raw::{self, Outcome};
 use libc::{clockid_t, timespec};
 
-use super::{Result, Stop, exported, interruptible, made_int, resumed};
+use super::{Result, Stop, checked, exported, interruptible, made_int, resumed};
 use crate::errno;
+use crate::sys::own_memory;
 
 const NS: i128 = 1_000_000_000;
 
@@ -47,17 +48,26 @@ fn sleep_for(ns: i128) -> Result<isize> {
     until(u64::try_from(deadline).unwrap_or(u64::MAX)).map(|()| 0)
 }
 
+/// What is at the caller's `place`.
+fn read(place: *const timespec) -> Result<timespec> {
+    own_memory::read(place).map_err(Stop::Error)
+}
+
+/// What a sleep has ended with; when a handler has ended it, `place` has what was `left`.
+fn telling(result: Result<isize>, left: &timespec, place: *mut timespec) -> Result<isize> {
+    if result == Err(Stop::Error(libc::EINTR)) && !place.is_null() {
+        own_memory::write(place, *left).map_err(Stop::Error)?;
+    }
+    result
+}
+
 /// As [`sleep_for`]; when a handler has ended it, `left` has what is left.
 fn sleep_telling(time: &timespec, left: *mut timespec) -> Result<isize> {
     let ns = ns_of(time)?;
     let end = i128::from(raw::now_ns()) + ns;
     let result = sleep_for(ns);
-    if result == Err(Stop::Error(libc::EINTR)) && !left.is_null() {
-        let ns = (end - i128::from(raw::now_ns())).max(0);
-        // SAFETY: the caller's place.
-        unsafe { left.write(timespec { tv_sec: (ns / NS) as i64, tv_nsec: (ns % NS) as i64 }) };
-    }
-    result
+    let ns = (end - i128::from(raw::now_ns())).max(0);
+    telling(result, &timespec { tv_sec: (ns / NS) as i64, tv_nsec: (ns % NS) as i64 }, left)
 }
 
 /// Sleeps until `at` (ns) of `clock`; looks again at clocks that can be set.
@@ -71,28 +81,51 @@ fn sleep_until(clock: clockid_t, at: i128) -> Result<isize> {
     }
 }
 
+/// By another clock: of CPU time, or one that the kernel says no to.
+fn clock_sleep_elsewhere(
+    clock: clockid_t,
+    flags: c_int,
+    time: *const timespec,
+    place: *mut timespec,
+) -> Result<isize> {
+    let sleep = |time: *const timespec, left: *mut timespec| {
+        // SAFETY: the kernel looks at them.
+        match unsafe { libc::clock_nanosleep(clock, flags, time, left) } {
+            0 => 0,
+            error => {
+                errno::set(error);
+                -1
+            }
+        }
+    };
+    let Ok(mut time) = read(time) else {
+        // It may say that of the clock first.
+        return checked(sleep(time, place));
+    };
+    let mut left = time;
+    // Called for nothing, it goes on with what is left.
+    let result = interruptible(true, || {
+        let result = sleep(&time, &mut left);
+        time = left;
+        result
+    });
+    let place = if flags & libc::TIMER_ABSTIME == 0 { place } else { core::ptr::null_mut() };
+    telling(result, &left, place)
+}
+
 fn clock_sleep(
     clock: clockid_t,
     flags: c_int,
-    time: &timespec,
+    time: *const timespec,
     left: *mut timespec,
 ) -> Result<isize> {
     let known =
         [libc::CLOCK_REALTIME, libc::CLOCK_MONOTONIC, libc::CLOCK_BOOTTIME, libc::CLOCK_TAI];
-    let ns = ns_of(time)?;
     if !known.contains(&clock) {
-        let time = *time;
-        // SAFETY: a valid time.
-        return interruptible(true, move || unsafe {
-            match libc::clock_nanosleep(clock, flags, &time, core::ptr::null_mut()) {
-                0 => 0,
-                error => {
-                    errno::set(error);
-                    -1
-                }
-            }
-        });
+        return clock_sleep_elsewhere(clock, flags, time, left);
     }
+    let time = &read(time)?;
+    let ns = ns_of(time)?;
     if flags & libc::TIMER_ABSTIME != 0 {
         sleep_until(clock, ns)
     } else {
@@ -118,14 +151,12 @@ exported! {
     (heddle_user_nanosleep, heddle_user___nanosleep) (
         duration: *const timespec, remaining: *mut timespec
     ) -> c_int {
-        // SAFETY: the caller's time.
-        made_int(|| sleep_telling(unsafe { &*duration }, remaining))
+        made_int(|| sleep_telling(&read(duration)?, remaining))
     }
 
     (heddle_user_thrd_sleep) (duration: *const timespec, remaining: *mut timespec) -> c_int {
         errno::kept(|| {
-            // SAFETY: the caller's time.
-            match made_int(|| sleep_telling(unsafe { &*duration }, remaining)) {
+            match made_int(|| sleep_telling(&read(duration)?, remaining)) {
                 0 => 0,
                 // That a signal came, or another error.
                 _ if errno::get() == libc::EINTR => -1,
@@ -138,8 +169,7 @@ exported! {
         clock: clockid_t, flags: c_int, time: *const timespec, remaining: *mut timespec
     ) -> c_int {
         let before = errno::get();
-        // SAFETY: the caller's time.
-        match made_int(|| clock_sleep(clock, flags, unsafe { &*time }, remaining)) {
+        match made_int(|| clock_sleep(clock, flags, time, remaining)) {
             0 => 0,
             _ => {
                 // It returns its error.

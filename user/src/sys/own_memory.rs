@@ -2,12 +2,14 @@
 //! EFAULT, a look of our own would be a fault of the program's.
 //!
 //! Invariant: nothing here faults, but where the kernel refuses to copy for us (filters on system
-//! calls do): then it is read and written as it is.
+//! calls do): then it is read and written as it is. So is what lies on the caller's stack, as most
+//! of it does: the kernel is not asked.
 
 use core::ffi::{c_int, c_ulong, c_void};
 use core::mem::MaybeUninit;
 use core::ptr;
 
+use heddle::raw;
 use libc::{iovec, pid_t};
 
 use crate::errno;
@@ -15,9 +17,23 @@ use crate::errno;
 type Call =
     unsafe extern "C" fn(pid_t, *const iovec, c_ulong, *const iovec, c_ulong, c_ulong) -> isize;
 
+/// Whether so many bytes at `place` lie on the caller's own stack, in what its callers have of it:
+/// there is such memory.
+fn is_on_stack(place: usize, bytes: usize) -> bool {
+    let here = 0_u8;
+    let here = (&raw const here).addr();
+    crate::me().and_then(|_| raw::stack_bounds()).is_some_and(|(low, size)| {
+        let end = low.addr() + size;
+        low.addr() <= here && here < place && place < end && bytes <= end - place
+    })
+}
+
 /// Copies `bytes` bytes between `here`, which is ours, and `there`; false where the kernel copies
-/// for nobody. `errno` is kept.
+/// for nobody, or is not asked. `errno` is kept.
 fn copy(here: *mut u8, there: *mut u8, bytes: usize, call: Call) -> Result<bool, c_int> {
+    if is_on_stack(there.addr(), bytes) {
+        return Ok(false);
+    }
     let part = |base: *mut u8| iovec { iov_base: base.cast::<c_void>(), iov_len: bytes };
     errno::kept(|| {
         // SAFETY: one part each; the kernel says if `there` is none.
