@@ -12,7 +12,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::Relaxed;
 
-use libc::{FILE, epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec};
+use libc::{FILE, epoll_event, fd_set, nfds_t, pollfd, siginfo_t, sigset_t, timespec};
 
 // SAFETY: made by link-shared.sh from the list of names.
 unsafe extern "C" {
@@ -67,6 +67,13 @@ unsafe extern "C-unwind" {
         mask: *const sigset_t,
     ) -> c_int;
     pub fn sigsuspend(mask: *const sigset_t) -> c_int;
+    pub fn sigwait(set: *const sigset_t, signal: *mut c_int) -> c_int;
+    pub fn sigwaitinfo(set: *const sigset_t, info: *mut siginfo_t) -> c_int;
+    pub fn sigtimedwait(
+        set: *const sigset_t,
+        info: *mut siginfo_t,
+        timeout: *const timespec,
+    ) -> c_int;
     pub fn system(command: *const c_char) -> c_int;
     pub fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE;
 }

@@ -135,7 +135,7 @@ What differs with --threads user:
   up to some ms later; up to a second where the main thread had let it through in a handler alone.
   SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP and SIGABRT act at once where they are sent to a process
   that blocks them in all of its threads; they do not wait for one.
-  SIGPIPE and SIGXFSZ that another process sends are the thread's that runs just then.
+  A descriptor of signalfd tells of no SIGPIPE and SIGXFSZ that are sent to the process.
   Threads that read or write one descriptor of a file on a disk at its own position do so one after
   the other, and each gets its part whole. A kernel thread's call, another process's or one by a
   copy of the descriptor may come between, where what is read is partly in memory.

@@ -20,7 +20,7 @@ use libc::{pid_t, posix_spawn_file_actions_t, posix_spawnattr_t, sigset_t};
 use super::{away, exported};
 use crate::sys::{own_memory, probed};
 use crate::threads::signals::actions::ignoring;
-use crate::threads::signals::{self, process};
+use crate::threads::signals::{self, process, stray};
 use crate::{errno, threads};
 
 /// Bits of the signals that nobody can block.
@@ -80,6 +80,7 @@ pub fn is_kernels_wait(mask: *const sigset_t) -> bool {
         && let Ok(bits) = probed::read(mask.cast::<u64>())
     {
         process::watch(bits);
+        stray::fetch(!bits);
     }
     true
 }

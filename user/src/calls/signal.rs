@@ -15,7 +15,7 @@ use libc::{siginfo_t, sigset_t, timespec};
 
 use super::{Result, Stop, exported, made_int, mask};
 use crate::sys::own_memory;
-use crate::threads::signals::{self, Masked, Ran, SI_TKILL, Then};
+use crate::threads::signals::{self, Masked, Ran, SI_TKILL, Then, stray};
 use crate::threads::{self, Pthread};
 use crate::{errno, real};
 
@@ -95,6 +95,11 @@ fn wait(signals: u64, info: *mut siginfo_t, deadline: u64) -> Result<isize> {
     Ok(taken.si_signo as isize)
 }
 
+/// Makes a kernel thread's wait, which is the C library's.
+fn kernels(set: *const sigset_t, wait: impl FnOnce() -> c_int) -> c_int {
+    stray::waiting(read(set).unwrap_or(0), wait)
+}
+
 /// `sigpause` as XSI has it: with its mask, but for one signal.
 fn suspend_for(signal: c_int) -> Result<isize> {
     if !(1..signals::SIGNALS).contains(&signal) {
@@ -106,6 +111,10 @@ fn suspend_for(signal: c_int) -> Result<isize> {
 
 exported! {
     (heddle_user_sigwait) (set: *const sigset_t, signal: *mut c_int) -> c_int {
+        if crate::me().is_none() {
+            // SAFETY: passed on.
+            return kernels(set, || unsafe { real::sigwait(set, signal) });
+        }
         let before = errno::get();
         loop {
             let got = made_int(|| wait(read(set)?, ptr::null_mut(), NEVER));
@@ -123,12 +132,20 @@ exported! {
     }
 
     (heddle_user_sigwaitinfo) (set: *const sigset_t, info: *mut siginfo_t) -> c_int {
+        if crate::me().is_none() {
+            // SAFETY: passed on.
+            return kernels(set, || unsafe { real::sigwaitinfo(set, info) });
+        }
         made_int(|| wait(read(set)?, info, NEVER))
     }
 
     (heddle_user_sigtimedwait) (
         set: *const sigset_t, info: *mut siginfo_t, timeout: *const timespec
     ) -> c_int {
+        if crate::me().is_none() {
+            // SAFETY: passed on.
+            return kernels(set, || unsafe { real::sigtimedwait(set, info, timeout) });
+        }
         made_int(|| {
             let signals = read(set)?;
             let deadline = if timeout.is_null() {

@@ -47,10 +47,14 @@ pub fn pending() -> u64 {
 
 /// Sends the process's main thread a signal.
 pub fn send_to_main(signal: c_int) {
-    // SAFETY: numbers; the main thread has that of the process.
-    errno::kept(|| unsafe {
-        libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::getpid(), signal)
-    });
+    // SAFETY: no arguments; the main thread has the number of the process.
+    send_to(unsafe { libc::getpid() }, signal);
+}
+
+/// Sends a kernel thread of this process a signal.
+pub fn send_to(tid: c_int, signal: c_int) {
+    // SAFETY: numbers.
+    errno::kept(|| unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, signal) });
 }
 
 /// What the process's main thread has blocked; everything, where the kernel does not tell.
@@ -68,6 +72,13 @@ pub fn watch(fd: c_int, signals: u64) -> c_int {
     errno::kept(|| unsafe {
         libc::syscall(libc::SYS_signalfd4, fd, &raw const signals, SET_BYTES, flags)
     }) as c_int
+}
+
+/// Sends the calling kernel thread a signal as `info` tells it: the kernel lets it send itself any.
+pub fn queue_to_own(info: &siginfo_t) {
+    let own = rustix::thread::gettid().as_raw_nonzero().get();
+    // SAFETY: no arguments.
+    queue(unsafe { libc::getpid() }, own, info.si_signo, info);
 }
 
 /// Sends the kernel thread `tid` of a process a signal with what it carries; an error number,

@@ -14,7 +14,7 @@ use heddle::raw;
 
 use super::actions::is_in_vfork;
 use super::pending::count_discarded;
-use super::{IGNORED, bit, call, timers};
+use super::{IGNORED, bit, call, stray, timers};
 use crate::sys::signals;
 use crate::threads::{fork, registry};
 
@@ -24,7 +24,11 @@ const STOPS: u64 =
 
 /// Discards what is pending of `signals` for any full thread of this process.
 pub fn discard(signals: u64) {
-    if !fork::has_full() || is_in_vfork() || !count_discarded(signals) {
+    if !fork::has_full() || is_in_vfork() {
+        return;
+    }
+    stray::discard(signals);
+    if !count_discarded(signals) {
         return;
     }
     timers::discarded(signals);

@@ -42,6 +42,7 @@ pub mod process;
 mod queue;
 pub mod raised;
 mod sent;
+pub mod stray;
 mod timers;
 
 use core::cell::Cell;
@@ -52,7 +53,7 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU64};
 
 use heddle::raw::{self, Moment};
-use libc::{pthread_t, siginfo_t, sigset_t, ucontext_t};
+use libc::{pthread_t, siginfo_t, ucontext_t};
 
 use self::actions::action_of;
 use self::alternate::Alternate;
@@ -160,6 +161,7 @@ impl Signals {
         self.pending.clear();
         self.want_none();
         self.look.store(false, Relaxed);
+        stray::discard(u64::MAX);
         mask::take_on(self.blocked());
     }
 
@@ -480,21 +482,4 @@ unsafe extern "C-unwind" fn heddle_user_raise(signal: c_int) -> c_int {
             -1
         }
     }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn heddle_user_sigpending(set: *mut sigset_t) -> c_int {
-    // SAFETY: the caller's place.
-    let failed = unsafe { libc::sigpending(set) };
-    if failed == 0
-        && let Some(me) = this()
-    {
-        // SAFETY: as above.
-        let of_process = mask::bits(unsafe { &*set });
-        // What is pending and not blocked is on its way to somebody.
-        let all = (of_process | me.signals.pending.set()) & me.signals.blocked();
-        // SAFETY: as above.
-        unsafe { set.write(mask::set_of(all)) };
-    }
-    failed
 }

@@ -11,6 +11,9 @@
 //! next thread, until the signal is gone. So none is lost, whatever threads do meanwhile, and none
 //! is taken that somebody else gets first.
 //!
+//! SIGPIPE and SIGXFSZ are given to workers, where a write raises them: what of these is the
+//! process's is pending in `stray.rs`, for which all of this holds, too.
+//!
 //! Protocol:
 //! 1. Watched is what a kernel thread of the program has blocked at some time ([`watch`]), be it
 //!    for a call that waits with another mask (`calls/mask.rs`), but for what the main thread was
@@ -28,20 +31,23 @@
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use core::sync::atomic::{AtomicI32, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64};
 use std::sync::Once;
 use std::time::Duration;
 
 use heddle::raw;
-use libc::{pid_t, siginfo_t};
+use libc::{pid_t, siginfo_t, sigset_t};
 
+use super::actions::is_in_vfork;
 use super::news::News;
-use super::{Signals, bit, discard};
+use super::raised::is_raised;
+use super::sent::Sent;
+use super::{Signals, bit, discard, stray};
 use crate::calls::mask;
 use crate::errno;
 use crate::sys::identity::process_of;
 use crate::sys::signals;
-use crate::threads::{Pthread, kernel, registry, this};
+use crate::threads::{Pthread, fork, kernel, registry, this};
 
 /// What a kernel thread of the program gets before a full thread does.
 const FIRST_LOOK: Duration = Duration::from_millis(1);
@@ -76,6 +82,12 @@ static OF_MAIN: AtomicU64 = AtomicU64::new(0);
 static FORGOTTEN: AtomicU64 = AtomicU64::new(0);
 /// The signalfd; negative when there is none.
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
+/// The watcher's number; 0 while there is none.
+static WATCHER: AtomicI32 = AtomicI32::new(0);
+/// What ends its wait for the descriptor when sent to it: nobody else sends it that.
+const WAKES: c_int = raw::PREEMPTION_SIGNAL;
+/// It was sent that.
+static IS_WOKEN: AtomicBool = AtomicBool::new(false);
 /// For the watcher.
 static NEWS: News = News::new();
 
@@ -96,12 +108,17 @@ fn set_watched() {
     }
     loop {
         let signals = watched();
-        signals::watch(fd, signals);
+        signals::watch(fd, signals | bit(WAKES));
         // Somebody else's change may have been overwritten by that.
         if watched() == signals {
             return;
         }
     }
+}
+
+/// What is pending for the process.
+fn all_pending() -> u64 {
+    signals::pending() | stray::pending()
 }
 
 /// Has the watcher look at what is watched now.
@@ -119,6 +136,22 @@ pub fn watch(signals: u64) {
     }
 }
 
+/// A worker was given a signal for the process, or would be; no kernel thread of the program's lets
+/// that through, as far as is known.
+pub fn stray(info: &siginfo_t) {
+    let signal = bit(info.si_signo);
+    if OF_MAIN.load(SeqCst) & signal == 0 {
+        signals::send_to_main(info.si_signo);
+    } else if stray::add(info) {
+        WATCHED.fetch_or(signal, SeqCst);
+        HELD.fetch_and(!signal, SeqCst);
+        tell();
+        // Its descriptor does not tell.
+        IS_WOKEN.store(true, SeqCst);
+        signals::send_to(WATCHER.load(SeqCst), WAKES);
+    }
+}
+
 /// The calling kernel thread has this mask now.
 pub fn masked(blocked: u64) {
     // SAFETY: no arguments.
@@ -127,6 +160,7 @@ pub fn masked(blocked: u64) {
         OF_MAIN.store(blocked, SeqCst);
     }
     watch(blocked);
+    stray::fetch(!blocked);
 }
 
 /// What the main thread lets through is not watched for now: the kernel gives it that, and a
@@ -152,7 +186,7 @@ fn forget() {
 fn remember() {
     let forgotten = FORGOTTEN.load(Relaxed);
     if forgotten != 0 {
-        let pending = signals::pending() & forgotten;
+        let pending = all_pending() & forgotten;
         FORGOTTEN.fetch_and(!pending, Relaxed);
         watch(pending);
     }
@@ -189,7 +223,7 @@ pub fn take(own: &Signals, signals: u64) -> Option<siginfo_t> {
     if !own.look.swap(false, Relaxed) {
         return None;
     }
-    let info = signals::take(signals & !NEVER_WATCHED)?;
+    let info = stray::take(signals).or_else(|| signals::take(signals & !NEVER_WATCHED))?;
     NEWS.tell();
     // There may be more.
     own.look.store(true, Relaxed);
@@ -219,6 +253,7 @@ pub fn start() {
 const STACK_BYTES: usize = 64 << 10;
 
 fn run() -> ! {
+    WATCHER.store(rustix::thread::gettid().as_raw_nonzero().get(), SeqCst);
     // From which slot on the next thread is looked for.
     let mut from = 0;
     let mut pause = FIRST_LOOK;
@@ -228,7 +263,7 @@ fn run() -> ! {
             forget_ms = FIRST_FORGET_MS;
         }
         let seen = NEWS.seen();
-        let pending = signals::pending() & watched();
+        let pending = all_pending() & watched();
         if pending == 0 {
             pause = FIRST_LOOK;
             let is_last = forget_ms == FOR_EVER;
@@ -256,7 +291,7 @@ fn run() -> ! {
         }
         pause = (pause * 2).min(LOOK_MAX);
         for signal in (1..=u64::BITS as c_int).map(bit).filter(|signal| pending & signal != 0) {
-            if signals::pending() & watched() & signal != 0 {
+            if all_pending() & watched() & signal != 0 {
                 hand_over(signal, &mut from);
             }
         }
@@ -275,6 +310,9 @@ fn wait(limit_ms: c_int) -> bool {
             // The program has closed what it did not open.
             std::thread::sleep(LOOK_MAX);
         }
+    }
+    if IS_WOKEN.swap(false, SeqCst) {
+        signals::take(bit(WAKES));
     }
     count != 0
 }
@@ -343,11 +381,27 @@ fn sent(to: pid_t, signal: c_int) {
     }
 }
 
+/// Whether the caller sends its own process what a worker would be given, and could not tell from
+/// what a write raises.
+fn is_kept_here(to: pid_t, signal: c_int) -> bool {
+    is_raised(signal)
+        && OF_MAIN.load(Relaxed) & bit(signal) != 0
+        && fork::has_full()
+        // SAFETY: no arguments.
+        && to == unsafe { libc::getpid() }
+        && !is_in_vfork()
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn heddle_user_kill(to: pid_t, signal: c_int) -> c_int {
     let to = process_of(to);
-    // SAFETY: no pointers.
-    let failed = unsafe { libc::kill(to, signal) };
+    let failed = if is_kept_here(to, signal) {
+        stray(&Sent::by_us(signal, libc::SI_USER, 0).info());
+        0
+    } else {
+        // SAFETY: no pointers.
+        unsafe { libc::kill(to, signal) }
+    };
     if failed == 0 {
         sent(to, signal);
     }
@@ -365,6 +419,24 @@ unsafe extern "C-unwind" fn heddle_user_sigqueue(
     let failed = unsafe { libc::sigqueue(to, signal, value) };
     if failed == 0 {
         sent(to, signal);
+    }
+    failed
+}
+
+// ---- what is pending for the caller
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn heddle_user_sigpending(set: *mut sigset_t) -> c_int {
+    // SAFETY: the caller's place.
+    let failed = unsafe { libc::sigpending(set) };
+    let of_full = crate::me().and_then(|_| this()).map(|me| me.signals.pending.set());
+    if failed == 0 && (of_full.is_some() || stray::pending() != 0) {
+        // SAFETY: as above.
+        let of_kernel = mask::bits(unsafe { &*set });
+        // What is pending and not blocked is on its way to somebody.
+        let all = (of_kernel | stray::pending() | of_full.unwrap_or(0)) & mask::own();
+        // SAFETY: as above.
+        unsafe { set.write(mask::set_of(all)) };
     }
     failed
 }

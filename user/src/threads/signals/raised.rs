@@ -7,6 +7,9 @@
 //! it the full thread's. Or it is a kernel thread of the pool, which blocks it: there it is taken
 //! when the call is done ([`take`]), and sent to the thread that waits for the call.
 //!
+//! One that somebody sends to the process may come to a worker as well. Where the thread that runs
+//! there blocks it, it is the process's (`stray.rs`).
+//!
 //! Invariant: none stays pending at a kernel thread of this library's, where it would act later,
 //! for somebody else.
 
@@ -18,7 +21,7 @@ use libc::siginfo_t;
 
 use super::actions::kept;
 use super::faults::entry;
-use super::{bit, call};
+use super::{bit, call, process};
 use crate::errno;
 use crate::sys::signals;
 use crate::threads::{Pthread, own, this};
@@ -41,15 +44,23 @@ pub fn begin() {
 pub extern "C-unwind" fn arrived(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let me = this().filter(|_| own::is_running());
     let is_default = kept(signal).is_none_or(|kept| kept.get().sa_sigaction == libc::SIG_DFL);
+    // SAFETY: the kernel passes a valid siginfo.
+    let told = unsafe { &*info };
+    let is_blocked = me.is_some_and(|me| me.signals.blocked() & bit(signal) != 0);
     match me {
-        Some(me) if me.signals.blocked() & bit(signal) != 0 || !is_default => {
-            // SAFETY: the kernel passes a valid siginfo.
-            errno::kept(|| pass_on(me, unsafe { &*info }));
-        }
-        // One that was sent to the process: no handler of the program's may run here.
-        None if raw::is_on_worker() && !is_default => signals::send_to_main(signal),
+        Some(_) if is_blocked && !is_of_write(told) => errno::kept(|| process::stray(told)),
+        Some(me) if is_blocked || !is_default => errno::kept(|| pass_on(me, told)),
+        // No write of a thread's.
+        None if raw::is_on_worker() => errno::kept(|| process::stray(told)),
         _ => entry(signal, info, context),
     }
+}
+
+/// Whether a write has raised it, which the kernel tells as if this process had sent it by `kill`;
+/// that, it does not come by here from a thread that blocks it (`process.rs`).
+fn is_of_write(info: &siginfo_t) -> bool {
+    // SAFETY: what is told of a sender; no arguments.
+    info.si_code == libc::SI_USER && unsafe { info.si_pid() == libc::getpid() }
 }
 
 /// Makes it the thread's own: it is handled when that is called, which is at once where it may be.
