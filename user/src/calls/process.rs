@@ -8,13 +8,13 @@
 
 use core::ffi::c_int;
 use core::ptr;
-use std::os::fd::AsRawFd;
 
 use heddle::raw::Interest;
 use libc::{id_t, idtype_t, pid_t, rusage, siginfo_t};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::{Result, checked, exported, interruptible, made_int, wait_ready};
+use super::{Result, checked, exported, interruptible, made_int, shells, wait_ready};
+use crate::errno;
 
 /// Calls `attempt(flags)` until the child `pid` does not live on, and waits in between.
 /// `None`: there is no way to wait for it but the call itself.
@@ -27,12 +27,18 @@ fn wait_for_one(
     }
     let Some(child) = Pid::from_raw(pid.max(0)) else { return Ok(None) };
     let Ok(child) = pidfd_open(child, PidfdFlags::empty()) else { return Ok(None) };
-    loop {
-        wait_ready(child.as_raw_fd(), Interest::Read, 0)?;
-        if let Some(done) = attempt(libc::WNOHANG)? {
-            return Ok(Some(done));
+    let here = 0_u8;
+    let frame = (&raw const here).addr();
+    // A handler may jump out of the wait, or end the thread.
+    let child = shells::waits(frame, child);
+    let done = loop {
+        let attempted = wait_ready(child, Interest::Read, 0).and_then(|()| attempt(libc::WNOHANG));
+        if attempted != Ok(None) {
+            break attempted;
         }
-    }
+    };
+    errno::kept(|| shells::over(frame));
+    done
 }
 
 /// `wait4`.

@@ -4,6 +4,8 @@
 //! another way, as by a context, is found at the thread's next one on the same stack, or at its
 //! end.
 //!
+//! A wait for a child is noted as well, for its descriptor: who leaves it closes that.
+//!
 //! Invariant: a note is on the heap, for its call's frame may be gone; the frame's address is only
 //! compared. A call touches its note by that address, in the list of the thread that goes on with
 //! it.
@@ -26,6 +28,8 @@ pub struct Shells(Cell<*mut Shell>);
 
 struct Shell {
     frame: usize,
+    /// Whether this is a call of `system`; else a wait.
+    is_system: bool,
     /// 0 = none was started.
     child: Cell<pid_t>,
     pidfd: Cell<Option<c_int>>,
@@ -70,9 +74,11 @@ impl Shells {
 impl Shell {
     /// The call is over.
     fn forget(self) {
-        shell::leave();
+        if self.is_system {
+            shell::leave();
+        }
         if let Some(pidfd) = self.pidfd.get() {
-            // SAFETY: `started` opened it for this call.
+            // SAFETY: it was opened for this call.
             drop(unsafe { OwnedFd::from_raw_fd(pidfd) });
         }
     }
@@ -105,9 +111,25 @@ pub fn begin(frame: usize) {
     let Some(me) = this() else { return };
     leave_below(me, frame + 1);
     shell::enter();
-    let (child, pidfd) = (Cell::new(0), Cell::new(None));
+    note(me, frame, true, None);
+}
+
+fn note(me: &Pthread, frame: usize, is_system: bool, pidfd: Option<c_int>) {
+    let (child, pidfd) = (Cell::new(0), Cell::new(pidfd));
     let outer = Cell::new(me.shells().0.get());
-    me.shells().0.set(Box::into_raw(Box::new(Shell { frame, child, pidfd, outer })));
+    let shell = Shell { frame, is_system, child, pidfd, outer };
+    me.shells().0.set(Box::into_raw(Box::new(shell)));
+}
+
+/// The calling full thread is about to wait in this frame, by this descriptor. It is closed when
+/// that is [`over`], or left.
+pub fn waits(frame: usize, pidfd: OwnedFd) -> c_int {
+    let fd = pidfd.into_raw_fd();
+    if let Some(me) = this() {
+        leave_below(me, frame + 1);
+        note(me, frame, false, Some(fd));
+    }
+    fd
 }
 
 /// The call has started its shell. What tells of the shell's end, if there may be such a thing.
@@ -121,8 +143,8 @@ pub fn started(frame: usize, child: pid_t) -> Option<c_int> {
     shell.pidfd.get()
 }
 
-/// The call has waited for its shell. Without a note another thread began it, and ended meanwhile
-/// or will.
+/// The call has waited for its shell, or its child. Without a note another thread began it, and
+/// ended meanwhile or will.
 pub fn over(frame: usize) {
     if let Some(shell) = this().and_then(|me| me.shells().take(frame)) {
         shell.forget();
