@@ -11,8 +11,8 @@
 //! program had is noted by the first of all.
 //!
 //! Invariant: nobody enters the C library's while a call is being made here: it would take what is
-//! ignored for the program's. A kernel thread that has left the C library's by a cancellation or a
-//! jump stays counted there: from then on calls made here ignore nothing.
+//! ignored for the program's. A kernel thread that has left the C library's by a jump stays counted
+//! there: from then on calls made here ignore nothing.
 //!
 //! # Safety
 //! For all exported functions of this file: as the C library's functions of the same name.
@@ -201,6 +201,15 @@ fn status_in_kernel(child: pid_t) -> Result<isize> {
     }
 }
 
+/// A kernel thread's call that is the C library's, until it is over or an unwind ends it.
+struct Theirs;
+
+impl Drop for Theirs {
+    fn drop(&mut self) {
+        leave_theirs();
+    }
+}
+
 /// Runs a command and waits for its end; the caller, a full thread with a `frame` or a kernel
 /// thread, has entered and leaves here. `failure` is why no shell was started.
 fn run(command: *const c_char, frame: Option<usize>, failure: &mut c_int) -> Result<isize> {
@@ -245,10 +254,9 @@ fn system_of_kernel_thread(command: *const c_char) -> c_int {
     if !enter_theirs() {
         return in_company(command);
     }
+    let _theirs = Theirs;
     // SAFETY: the caller's text.
-    let status = ignoring(|| unsafe { real::system(command) });
-    leave_theirs();
-    status
+    ignoring(|| unsafe { real::system(command) })
 }
 
 /// A kernel thread's call while full threads are in theirs: no cancellation ends it.
