@@ -317,6 +317,19 @@ impl Locked<'_> {
         sched::wait(me, deadline)
     }
 
+    /// As [`Locked::wait_published`]; between unlocking and parking calls `before`, as
+    /// [`Locked::wait_after`] does. `None`: that has said that there is nothing to wait for, and
+    /// has taken the thread out.
+    pub fn wait_unless(
+        self,
+        me: &'static Control,
+        deadline: u64,
+        before: impl FnOnce() -> bool,
+    ) -> Option<Outcome> {
+        drop(self.guard);
+        before().then(|| sched::wait(me, deadline))
+    }
+
     /// As [`Locked::wait`] for a thread that has set its [`WaitKind`] itself.
     #[inline]
     pub fn wait_published(self, me: &'static Control, deadline: u64) -> Outcome {

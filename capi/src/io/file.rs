@@ -9,8 +9,8 @@
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 
+use heddle::hold::{self, Hold};
 use heddle::raw::Interest;
-use heddle::raw::hold::{self, Hold};
 use io_uring::{opcode, types};
 use libc::{iovec, mode_t, off_t};
 

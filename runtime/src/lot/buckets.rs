@@ -20,7 +20,10 @@
 //!    wait for. Locks that spin and then wake all who wait, each time they look in vain, would keep
 //!    their holder from running else: MariaDB's page latches, with 500 clients 450 threads, for
 //!    5 ms each time that the holder has waited for the disk.
-//! 6. A broadcast wakes one waiter and moves those that will need the same word next. Where that
+//! 6. A waiter for a condition ([`wait_after`]) links itself while it holds what those hold who
+//!    make the condition true, and gives that up behind it. So there is no word to look at: whoever
+//!    wakes after that finds it linked. What it waits for may be gone from the wake on.
+//! 7. A broadcast wakes one waiter and moves those that will need the same word next. Where that
 //!    is stands in their nodes: neither word is looked at, so both may be gone by then.
 //!
 //! Invariants:
@@ -43,7 +46,7 @@ use crate::control::{Control, Outcome, WaitKind};
 use crate::model::{self, AtomicU32, fence};
 use crate::sched;
 use crate::sys::clock;
-use crate::wait::{Batch, Locked, WaitQueue};
+use crate::wait::{self, Batch, Locked, WaitQueue};
 
 /// As many as keep a thousand waiting threads mostly apart; 64 KiB that cost nothing unused.
 const BUCKETS_LOG2: u32 = 10;
@@ -137,11 +140,7 @@ pub(crate) unsafe fn wait(
         return Ended::Woken;
     };
     let queue = LOT[index_of(address_of(word))].0.lock();
-    node.begin(address_of(word), expected, me.switches.get());
-    node.bits.set(manner.bits);
-    node.then.set(manner.then);
-    node.what.set(manner.what);
-    node.has_deadline.set(deadline != 0);
+    begin(node, me, address_of(word), expected, manner, deadline);
     queue.enqueue(me);
     // ORDER: pairs with the fence in `wake` (step 2); that in `requeue` is its lock.
     fence(SeqCst);
@@ -150,9 +149,66 @@ pub(crate) unsafe fn wait(
         queue.take(me);
         return Ended::Changed;
     }
+    publish(me, manner);
+    ended(me, node, manner, queue.wait_published(me, deadline))
+}
+
+/// Waits for a wake of `address`, whatever is there, until `deadline` (ns, 0 = never) at most. Who
+/// wakes after `give_up` was called finds the caller; it is called once, however the wait ends, and
+/// must not switch. If it returns false the wait ends, as one that did not begin unless a wake came
+/// first. `seen` tells waits in vain from others.
+pub(crate) fn wait_after(
+    address: usize,
+    seen: u32,
+    manner: Manner,
+    deadline: u64,
+    give_up: impl FnOnce() -> bool,
+) -> Ended {
+    let end = |goes_on: bool, ended: Ended| if goes_on { ended } else { Ended::Changed };
+    let Ok(me) = sched::try_current() else {
+        return if give_up() { wait_unseen(deadline) } else { Ended::Changed };
+    };
+    if manner.is_cancellable && sched::is_cancellable(me) {
+        return end(give_up(), Ended::Cancelled);
+    }
+    let Some(node) = nodes::of(me.slot()) else {
+        let goes_on = give_up();
+        // As in `wait`.
+        crate::thread::yield_now();
+        return end(goes_on, Ended::Woken);
+    };
+    let queue = LOT[index_of(address)].0.lock();
+    begin(node, me, address, seen, manner, deadline);
+    queue.enqueue(me);
+    publish(me, manner);
+    // A wake that has come first is the caller's: it takes that, as any other.
+    let before = || give_up() || !wait::abandon(me);
+    match queue.wait_unless(me, deadline, before) {
+        Some(outcome) => ended(me, node, manner, outcome),
+        None => {
+            me.cancellable.set(false);
+            Ended::Changed
+        }
+    }
+}
+
+/// What is to be known of a wait of the caller's that begins.
+fn begin(node: &Node, me: &Control, address: usize, seen: u32, manner: Manner, deadline: u64) {
+    node.begin(address, seen, me.switches.get());
+    node.bits.set(manner.bits);
+    node.then.set(manner.then);
+    node.what.set(manner.what);
+    node.has_deadline.set(deadline != 0);
+}
+
+/// The caller, which is linked, waits from now on.
+fn publish(me: &Control, manner: Manner) {
     me.wait.set(WaitKind::Address);
     me.cancellable.set(manner.is_cancellable);
-    let outcome = queue.wait_published(me, deadline);
+}
+
+/// What has ended a wait of the caller's.
+fn ended(me: &Control, node: &Node, manner: Manner, outcome: Outcome) -> Ended {
     me.cancellable.set(false);
     match outcome {
         Outcome::Woken => Ended::Woken,

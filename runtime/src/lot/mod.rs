@@ -88,6 +88,26 @@ pub unsafe fn futex_wait(
     }
 }
 
+/// Waits for a wake of `word`, which is not looked at, until `moment` at most. Whoever wakes after
+/// `give_up` was called finds the caller waiting; it is called once, however the wait ends, and
+/// must not wait. If it returns false the wait ends with [`Ended::Changed`], or with the wake that
+/// came before.
+///
+/// For a condition variable: what the caller gives up is its mutex, so whoever holds that finds
+/// all who wait, and may destroy the variable once it has woken them. `seen` is what the word was,
+/// to tell waits in vain from others.
+pub fn futex_wait_after(
+    word: *const atomic::AtomicU32,
+    seen: u32,
+    moment: Moment,
+    manner: Manner,
+    give_up: impl FnOnce() -> bool,
+) -> Ended {
+    let ended = buckets::wait_after(word.addr(), seen, manner, moment.deadline(), give_up);
+    // A clock was set back: who comes again may have missed a wake, so the caller is to look.
+    if ended == Ended::TimedOut && !moment.is_over() { Ended::Woken } else { ended }
+}
+
 /// Wakes at most `most` of those who wait for `word` with one of `bits`; returns how many.
 ///
 /// The word itself is not looked at, and need not exist any more.

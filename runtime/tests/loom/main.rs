@@ -10,6 +10,7 @@
 #![allow(dead_code, unused_imports, missing_docs)]
 
 mod arch;
+mod cond_models;
 mod control;
 mod fresh_models;
 mod helper_models;

@@ -7,7 +7,7 @@
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
 
-use heddle::raw::hold::{self, Hold};
+use heddle::hold::{self, Hold};
 use heddle::raw::{self, Interest};
 use libc::{iovec, msghdr, off_t, termios};
 

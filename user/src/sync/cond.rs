@@ -1,17 +1,18 @@
 //! Condition variables: a word that every signal changes, and the lot.
 //!
-//! Protocol: a waiter, which holds the mutex, reads the word, gives the mutex up, and waits as long
-//! as the word is what it has read. A signal changes the word, then wakes. So whoever waited when
-//! the signal came is either in the lot, or sees the change and does not begin to wait; and of
-//! those in the lot the signal wakes one who waited then, for the order there is that of coming.
+//! Protocol: a waiter, which holds the mutex, enters the lot, and gives the mutex up only then. So
+//! whoever has the mutex behind it and signals finds it there; and the signal wakes one who waited
+//! then, for the order in the lot is that of coming. A signal changes the word, by which the lot
+//! tells waits in vain from others.
 //!
 //! A broadcast wakes one waiter; the others are moved to the mutex that they need next, and are
 //! woken one by one as it is unlocked: whoever was woken takes it as one that is waited for. A
 //! mutex of the C library's has no waiters in the lot: then all are woken.
 //!
-//! A woken waiter does not touch the variable again, so it may be destroyed after a broadcast. A
-//! waiter that was woken by a signal is not cancelled, and a cancelled one was not woken: no
-//! signal is lost.
+//! A waiter does not touch the variable once it has given the mutex up, so it may be destroyed, and
+//! its memory be used for something else, after a broadcast, also before all have woken. A waiter
+//! that was woken by a signal is not cancelled, and a cancelled one was not woken: no signal is
+//! lost.
 //!
 //! # Safety
 //! For all exported functions of this file: pointers are valid and point to what their type says;
@@ -19,7 +20,7 @@
 
 use core::ffi::c_int;
 use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::Ordering::Relaxed;
 
 use heddle::raw::{self, Ended, Manner, Moment};
 use libc::{clockid_t, pthread_cond_t, pthread_mutex_t, timespec};
@@ -88,11 +89,15 @@ impl Cond {
     ) -> Result<Ended, c_int> {
         let seen = self.word.load(Relaxed);
         // SAFETY: by 1.
-        let released = unsafe { mutex::give_up(mutex)? };
-        let (then, what) = (released.word(), Call::Condition as u32);
+        let (then, what) = (unsafe { mutex::word_of(mutex) }, Call::Condition as u32);
         let manner = Manner { is_cancellable, then, what, ..Manner::PLAIN };
-        // SAFETY: the variable lives until its waiters are woken.
-        let ended = unsafe { raw::futex_wait(&self.word, seen, until, manner) };
+        let mut released = Err(libc::EPERM);
+        let ended = raw::futex_wait_after(&self.word, seen, until, manner, || {
+            // SAFETY: by 1.
+            released = unsafe { mutex::give_up(mutex) };
+            released.is_ok()
+        });
+        let released = released?;
         if ended == Ended::Cancelled {
             // Handlers run without the mutex.
             signals::interrupted();
@@ -104,14 +109,12 @@ impl Cond {
     }
 
     fn signal(&self) {
-        // ORDER: SeqCst: the change is seen before the lot is looked at, see there.
-        self.word.fetch_add(1, SeqCst);
+        self.word.fetch_add(1, Relaxed);
         wake(&self.word, 1);
     }
 
     fn broadcast(&self) {
-        // ORDER: as in `signal`.
-        self.word.fetch_add(1, SeqCst);
+        self.word.fetch_add(1, Relaxed);
         let _ = raw::futex_broadcast(&self.word);
     }
 }

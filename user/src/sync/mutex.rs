@@ -276,13 +276,14 @@ pub struct Released {
     count: u32,
 }
 
-impl Released {
-    /// The address of the word that [`retake`] waits for; 0 when the C library waits.
-    pub fn word(&self) -> usize {
-        // SAFETY: by the promise that was made to `give_up`.
-        let it = unsafe { of(self.mutex) };
-        if it.is_foreign() { 0 } else { (&raw const it.word).addr() }
-    }
+/// The address of the word that [`retake`] waits for; 0 when the C library waits.
+///
+/// # Safety
+/// 1. `mutex` points to a mutex.
+pub unsafe fn word_of(mutex: *mut pthread_mutex_t) -> usize {
+    // SAFETY: by 1.
+    let it = unsafe { of(mutex) };
+    if it.is_foreign() { 0 } else { (&raw const it.word).addr() }
 }
 
 /// Gives up the mutex that the caller holds.
