@@ -19,6 +19,10 @@ use crate::full;
 use crate::sys::{clock, libc_tls};
 use crate::{cpu, hibernate, sanitizer, sched};
 
+/// Yields for nobody after which the kernel thread gives up its CPU: a system call takes as long as
+/// all of them.
+const VAIN_YIELDS: u32 = 32;
+
 impl Worker {
     /// The calling thread goes to the end of its queue; the next one runs.
     ///
@@ -94,8 +98,19 @@ impl Worker {
             self.offered.push_yielded(me);
             return self.to_scheduler(me);
         }
-        if let Some(next) = self.offered.exchange(me) {
-            self.switch(me, next);
+        match self.offered.exchange(me) {
+            Some(next) => self.switch(me, next),
+            None => self.yield_in_vain(),
+        }
+    }
+
+    /// Nobody here has anything to do: who spins may wait for a kernel thread, this process's or
+    /// another's, that waits for this CPU.
+    fn yield_in_vain(&self) {
+        let count = self.vain_yields.get() + 1;
+        self.vain_yields.set(count % VAIN_YIELDS);
+        if count == VAIN_YIELDS {
+            rustix::thread::sched_yield();
         }
     }
 

@@ -116,9 +116,8 @@ fn who_is_woken_under_the_lock_has_left_the_variable() {
 fn a_wait_that_does_not_begin_leaves_nothing() {
     check_within(2, |controls| {
         touch();
-        let waiter = spawn(controls[1], || {
-            wait_after(address(&CONDITION), 0, Manner::PLAIN, 0, || false)
-        });
+        let waiter =
+            spawn(controls[1], || wait_after(address(&CONDITION), 0, Manner::PLAIN, 0, || false));
         let woken = wake(address(&CONDITION), 1, EVERY);
         let expected = if woken == 0 { Ended::Changed } else { Ended::Woken };
         assert_eq!(waiter.join().unwrap(), expected);
