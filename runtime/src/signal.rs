@@ -23,6 +23,7 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::io::{Interest, call};
+use crate::sys::descriptor::raised;
 use crate::sys::signals::{self, Action};
 
 /// Most `Signals` that exist at a time.
@@ -176,7 +177,7 @@ impl Signals {
         let listener = &LISTENERS[index];
         if listener.event.load(Relaxed) < 0 {
             let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-            listener.event.store(event.into_raw_fd(), Relaxed);
+            listener.event.store(raised(event).into_raw_fd(), Relaxed);
         }
         listener.pending.store(0, Relaxed);
         // ORDER: Release: a handler that sees the entry sees its eventfd.

@@ -15,6 +15,7 @@ use std::sync::OnceLock;
 use heddle_record::{Options, Record, TABLE_AGE_MAX, TABLES_MAX, Table, TextBuffer};
 
 use crate::control::SLOTS_MAX;
+use crate::sys::descriptor::raised;
 use crate::sys::memory;
 
 const TEXT_BYTES_MAX: usize = size_of::<TextBuffer>();
@@ -31,7 +32,7 @@ pub(crate) fn create(native: bool) -> std::io::Result<()> {
     }
     // Tables that crashed processes left are kept for a day, unless there are many.
     let _ = heddle_record::sweep_but(TABLES_MAX, TABLE_AGE_MAX);
-    let options = Options::new().capacity(SLOTS_MAX).native(native);
+    let options = Options::new().capacity(SLOTS_MAX).native(native).kept(raised);
     let table = options.create().map_err(std::io::Error::other)?;
     let table = TABLE.get_or_init(|| table);
     BASE.store(table.records().cast_mut(), Relaxed);

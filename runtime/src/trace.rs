@@ -11,6 +11,7 @@ use std::io::{self, Write};
 use std::sync::{Mutex, OnceLock};
 
 use crate::control::Control;
+use crate::sys::descriptor::raised;
 
 /// Bytes of events that a worker collects before it writes them.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -30,7 +31,7 @@ pub(crate) fn open() -> io::Result<()> {
         io::Error::new(error.kind(), format!("HEDDLE_TRACE={}: {error}", path.display()))
     })?;
     file.write_all(b"[\n")?;
-    let _ = FILE.set(Some(Mutex::new(file)));
+    let _ = FILE.set(Some(Mutex::new(raised(file.into()).into())));
     Ok(())
 }
 

@@ -136,6 +136,16 @@ What differs with --threads user:
   SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP and SIGABRT act at once where they are sent to a process
   that blocks them in all of its threads; they do not wait for one.
   A descriptor of signalfd tells of no SIGPIPE and SIGXFSZ that are sent to the process.
+  From the first thread on heddle keeps descriptors open in the process: two to four for each worker
+  and five or six more. They stand from 1000 on, then from 768 and 512 on, and where RLIMIT_NOFILE
+  is lower near its end, so the program's numbers are those that it would have. For an instant each
+  has the lowest free number, a new worker's later on too, and so has what heddle looks up in /proc:
+  what another thread opens in that instant gets the next one. exec closes them, a forked child may;
+  the program must not once it has threads, as by closefrom or in a loop up to the limit, nor put
+  others there by dup2. Then threads that wait for a descriptor wait for ever, workers compute
+  without end, and what stands there instead may be written to or made larger. They count for
+  RLIMIT_NOFILE, and select says EBADF for a bit below 1024 that means no descriptor, where it
+  overlooks those above the kernel's table otherwise, which is smaller.
   Threads that read or write one descriptor of a file on a disk at its own position do so one after
   the other, and each gets its part whole. A kernel thread's call, another process's or one by a
   copy of the descriptor may come between, where what is read is partly in memory.

@@ -17,6 +17,7 @@
 mod texts;
 
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{
@@ -59,11 +60,17 @@ pub struct Options {
     capacity: u32,
     place: Place,
     native: bool,
+    kept: fn(OwnedFd) -> OwnedFd,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { capacity: CAPACITY_DEFAULT, place: Place::Shared, native: false }
+        Options {
+            capacity: CAPACITY_DEFAULT,
+            place: Place::Shared,
+            native: false,
+            kept: |file| file,
+        }
     }
 }
 
@@ -91,6 +98,12 @@ impl Options {
         self
     }
 
+    /// What becomes of the descriptor of the table's file, which stays open with the table.
+    pub fn kept(mut self, kept: fn(OwnedFd) -> OwnedFd) -> Options {
+        self.kept = kept;
+        self
+    }
+
     /// Makes the table, in the best place that this process may have.
     ///
     /// # Errors
@@ -112,6 +125,7 @@ impl Options {
 
     fn create_in(&self, place: Place, reason: Option<Error>) -> Result<Table, Error> {
         let mut home = Home::open(place)?;
+        home.file = home.file.map(|file| (self.kept)(file.into()).into());
         let mut capacity = self.capacity.min(capacity_by_file_limit(place));
         loop {
             let error = match map(&home, capacity) {

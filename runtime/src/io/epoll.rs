@@ -31,6 +31,7 @@ use super::reactor::Interest;
 use super::several::{List, Node, Several};
 use crate::control::{Control, WaitKind};
 use crate::raw_lock::RawLock;
+use crate::sys::descriptor::raised;
 use crate::sys::epoll as sys;
 use crate::sys::event::Event;
 use crate::worker::Worker;
@@ -102,7 +103,7 @@ pub(crate) struct Waiter {
 impl Epoll {
     /// Makes the set.
     pub fn new() -> io::Result<Self> {
-        let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let set = raised(epoll::create(epoll::CreateFlags::CLOEXEC)?);
         let event = Event::new()?;
         epoll::add(&set, event.as_fd(), EventData::new_u64(EVENT), EventFlags::IN)?;
         Ok(Epoll {

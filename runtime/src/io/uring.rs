@@ -12,12 +12,13 @@
 use core::cell::{Cell, UnsafeCell};
 use core::sync::atomic::Ordering::Relaxed;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, RawFd};
 
 use io_uring::{IoUring, opcode, squeue, types};
 
 use crate::control::{Control, Outcome, WaitKind};
 use crate::sched;
+use crate::sys::descriptor;
 use crate::sys::event::Event;
 use crate::worker::Worker;
 
@@ -63,6 +64,7 @@ impl Uring {
         if !ring.params().is_feature_ext_arg() {
             return Err(io::ErrorKind::Unsupported.into());
         }
+        let ring = at_its_place(ring)?;
         let this = Box::new(Uring {
             ring: UnsafeCell::new(ring),
             event: Event::new()?,
@@ -216,6 +218,18 @@ impl Uring {
         thread.outcome.set(outcome);
         self.push_cancel(core::ptr::from_ref(thread) as u64);
     }
+}
+
+/// The ring, which nobody has used, with its descriptor where it should be.
+fn at_its_place(ring: IoUring) -> io::Result<IoUring> {
+    // SAFETY: the ring's own, which is open as long as the ring is.
+    let own = unsafe { BorrowedFd::borrow_raw(ring.as_raw_fd()) };
+    let Some(copy) = descriptor::copy_above(own) else { return Ok(ring) };
+    let params = ring.params().clone();
+    // Its memory, too, which is mapped again.
+    drop(ring);
+    // SAFETY: a ring's, whose parameters these are.
+    unsafe { IoUring::from_fd(copy.into_raw_fd(), params) }
 }
 
 fn complete(worker: &'static Worker, thread: &'static Control, result: i32) {

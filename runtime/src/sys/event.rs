@@ -4,13 +4,15 @@ use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
+use super::descriptor::raised;
+
 /// A counter in the kernel that is readable while it is not zero.
 pub(crate) struct Event(OwnedFd);
 
 impl Event {
     /// Makes one; fails when descriptors are exhausted.
     pub fn new() -> io::Result<Self> {
-        Ok(Event(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+        Ok(Event(raised(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
     }
 
     /// Makes it readable. Can't block: the counter overflows after 2^64 - 2 signals.

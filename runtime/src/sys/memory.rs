@@ -6,6 +6,8 @@
 
 use std::io;
 
+use super::descriptor::raised;
+
 /// Bytes of a page. The supported kernels are configured with 4 KiB pages; see [`page_size`].
 pub(crate) const PAGE: usize = 4096;
 
@@ -236,7 +238,7 @@ fn own_pidfd() -> Option<libc::c_int> {
             rustix::process::PidfdFlags::empty(),
         );
         // Kept for the life of the process on purpose: growing the stack pool needs it.
-        (std::process::id(), fd.ok().map(IntoRawFd::into_raw_fd))
+        (std::process::id(), fd.ok().map(|fd| raised(fd).into_raw_fd()))
     });
     if pid == std::process::id() { fd } else { None }
 }

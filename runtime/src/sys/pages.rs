@@ -7,6 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
+use super::descriptor::raised;
 use super::memory::{self, PAGE};
 
 /// Pages asked about at once.
@@ -97,7 +98,8 @@ fn lowest_used_by_pages(start: usize, bytes: usize) -> Option<usize> {
 fn lowest_touched(start: usize, count: usize) -> Option<usize> {
     static PAGEMAP: OnceLock<Option<File>> = OnceLock::new();
     static CAN_SCAN: AtomicBool = AtomicBool::new(true);
-    let pagemap = PAGEMAP.get_or_init(|| File::open("/proc/self/pagemap").ok()).as_ref()?;
+    let open = || Some(raised(File::open("/proc/self/pagemap").ok()?.into()).into());
+    let pagemap = PAGEMAP.get_or_init(open).as_ref()?;
     if CAN_SCAN.load(Relaxed) {
         match scan(pagemap, start, count) {
             Ok(found) => return found,

@@ -124,7 +124,7 @@ fn note(me: &Pthread, frame: usize, is_system: bool, pidfd: Option<c_int>) {
 /// The calling full thread is about to wait in this frame, by this descriptor. It is closed when
 /// that is [`over`], or left.
 pub fn waits(frame: usize, pidfd: OwnedFd) -> c_int {
-    let fd = pidfd.into_raw_fd();
+    let fd = raw::descriptor::raised(pidfd).into_raw_fd();
     if let Some(me) = this() {
         leave_below(me, frame + 1);
         note(me, frame, false, Some(fd));
@@ -139,7 +139,7 @@ pub fn started(frame: usize, child: pid_t) -> Option<c_int> {
     let shell = unsafe { &*place.get() };
     shell.child.set(child);
     let pidfd = pidfd_open(Pid::from_raw(child)?, PidfdFlags::empty()).ok()?;
-    shell.pidfd.set(Some(pidfd.into_raw_fd()));
+    shell.pidfd.set(Some(raw::descriptor::raised(pidfd).into_raw_fd()));
     shell.pidfd.get()
 }
 

@@ -1,9 +1,21 @@
 //! The process's table of descriptors.
 //!
+//! The program's numbers in it are those that it would have without this library: what the runtime
+//! and this library keep open stands above them (`raw::descriptor`).
+//!
 //! Invariant: it only grows, so what was read of its size once is no more than that.
 
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
+
+extern "C" fn at_load() {
+    heddle::raw::descriptor::raise_all();
+}
+
+/// Before the runtime opens anything.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = at_load;
 
 /// How many descriptors it had room for when it was looked at last.
 static SIZE: AtomicUsize = AtomicUsize::new(0);

@@ -6,7 +6,9 @@
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
 use core::ptr;
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 
+use heddle::raw::descriptor;
 use libc::{siginfo_t, timespec};
 
 use crate::errno;
@@ -64,8 +66,17 @@ pub fn blocked_by_main() -> u64 {
     set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(u64::MAX)
 }
 
-/// Makes a descriptor that is readable while one of `signals` is pending for the process (-1), or
-/// has `fd` tell of these from now on; who waits for it looks again. Negative when it fails.
+/// Makes a descriptor that is readable while one of `signals` is pending for the process. Negative
+/// when it fails.
+pub fn new_watch(signals: u64) -> c_int {
+    match watch(-1, signals) {
+        // SAFETY: just made.
+        fd @ 0.. => descriptor::raised(unsafe { OwnedFd::from_raw_fd(fd) }).into_raw_fd(),
+        failed => failed,
+    }
+}
+
+/// Has `fd`, or a new one (-1), tell of these signals from now on; who waits for it looks again.
 pub fn watch(fd: c_int, signals: u64) -> c_int {
     let flags = libc::SFD_NONBLOCK | libc::SFD_CLOEXEC;
     // SAFETY: a set of that size.

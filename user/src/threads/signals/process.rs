@@ -237,7 +237,7 @@ pub fn take(own: &Signals, signals: u64) -> Option<siginfo_t> {
 pub fn start() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        DESCRIPTOR.store(signals::watch(-1, watched()), SeqCst);
+        DESCRIPTOR.store(signals::new_watch(watched()), SeqCst);
         // Whoever changed what is watched in between has found no descriptor.
         set_watched();
         let body = || {

@@ -1,0 +1,72 @@
+//! Where the runtime's own descriptors stand.
+//!
+//! A program counts on its numbers: its next `open` gives the lowest that is free, it puts a file
+//! at 9 with `dup2`, it closes all from 3 to 63. Whoever runs programs that know nothing of the
+//! runtime says so ([`raise_all`]); from then on what stays open for long is moved up, where they
+//! do not look. The kernel makes each at the lowest number, where it is for an instant.
+//!
+//! Invariants:
+//! 1. A descriptor is raised before its number is told to anybody: the kernel knows what an epoll
+//!    set or a ring watches by that.
+//! 2. No number that is raised to is above what an `fd_set` has: `select` that is given a larger
+//!    count looks at as many bits as the kernel's table has room for.
+//! 3. What finds no place stays where it is. That is no error.
+
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::Relaxed;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use rustix::io::{fcntl_dupfd_cloexec, fcntl_getfd};
+
+/// Between these are the ranges that are tried, one after the other; the kernel refuses those
+/// beyond RLIMIT_NOFILE. As in `preload/c/descriptor.c`.
+const BORDERS: [RawFd; 10] = [1024, 1000, 768, 512, 250, 192, 128, 60, 48, 32];
+
+static ARE_RAISED: AtomicBool = AtomicBool::new(false);
+
+/// The program's numbers are to be as if the runtime had no descriptors; before it has any.
+pub fn raise_all() {
+    ARE_RAISED.store(true, Relaxed);
+}
+
+/// The descriptor, at its place.
+pub fn raised(fd: OwnedFd) -> OwnedFd {
+    copy_above(fd.as_fd()).unwrap_or(fd)
+}
+
+/// A copy of the descriptor at the place where it should be; `None`: it may stay.
+pub(crate) fn copy_above(fd: BorrowedFd<'_>) -> Option<OwnedFd> {
+    if !ARE_RAISED.load(Relaxed) {
+        return None;
+    }
+    let mut ranges = BORDERS.windows(2).take_while(|range| fd.as_raw_fd() < range[1]);
+    ranges.find_map(|range| copy_into(fd, range[1], range[0]))
+}
+
+/// A copy between `from` and `end`.
+fn copy_into(fd: BorrowedFd<'_>, from: RawFd, end: RawFd) -> Option<OwnedFd> {
+    // SAFETY: not negative; if it is not open, the kernel says so.
+    let last = unsafe { BorrowedFd::borrow_raw(end - 1) };
+    // The kernel takes the lowest that is free, which lies in the range while the last one does.
+    // To try and look would have made its table larger for good.
+    let has_room = fcntl_getfd(last).is_err();
+    has_room.then(|| fcntl_dupfd_cloexec(fd, from).ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::event::Event;
+
+    #[test]
+    fn what_is_full_is_passed_over() {
+        let event = Event::new().unwrap();
+        let copy = || copy_into(event.as_fd(), 990, 992);
+        let Some(one) = copy() else { return println!("skip: RLIMIT_NOFILE permits no 992") };
+        let other = copy().unwrap();
+        assert_eq!((one.as_raw_fd(), other.as_raw_fd()), (990, 991));
+        assert!(copy().is_none());
+        drop(other);
+        assert_eq!(copy().unwrap().as_raw_fd(), 991);
+    }
+}
