@@ -19,6 +19,7 @@
  * fails where the memory is gone. A peak that cannot be known is not guessed.
  */
 #define _GNU_SOURCE
+#include "descriptor.h"
 #include "preload.h"
 
 #include <errno.h>
@@ -44,8 +45,6 @@ struct scan_argument {
 #define SCAN_SWAPPED (1u << 4)
 #define ENTRY_TOUCHED (3ull << 62) /* in pagemap: present or swapped */
 
-/* The descriptor stands where a program that counts on low numbers does not meet it. */
-static const int descriptors_from[] = {1000, 250, 60};
 #define OPEN_ATTEMPTS_MAX 3
 
 enum found { FOUND, FOUND_NONE, FOUND_ERROR };
@@ -56,16 +55,7 @@ static uint64_t buffer[512];
 
 static int open_pagemap(void)
 {
-	int file = open("/proc/thread-self/pagemap", O_RDONLY | O_CLOEXEC), high = -1;
-
-	if (file < 0)
-		return -1;
-	for (size_t i = 0; i < 3 && high < 0; i++)
-		high = fcntl(file, F_DUPFD_CLOEXEC, descriptors_from[i]);
-	if (high < 0)
-		return file;
-	close(file);
-	return high;
+	return descriptor_raised(open("/proc/thread-self/pagemap", O_RDONLY | O_CLOEXEC));
 }
 
 static int pagemap(void)

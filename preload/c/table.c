@@ -12,6 +12,7 @@
  *     header | roles | texts | uses | places | records
  */
 #define _GNU_SOURCE
+#include "descriptor.h"
 #include "preload.h"
 
 #include <errno.h>
@@ -304,7 +305,7 @@ static bool table_in_shared(void)
 
 static bool table_in_memfd(void)
 {
-	int file = create_memfd();
+	int file = descriptor_raised(create_memfd());
 
 	if (file >= 0 && map_best(file))
 		return true; /* The descriptor stays open: it is how tools find the table. */

@@ -418,7 +418,7 @@ fn a_full_shared_memory_is_no_reason_to_fail() {
         let program = build(target, "limits", &[]);
         for size in ["4k", "200k"] {
             let command = command(target, &program, &plan());
-            let text = format!("mount -t tmpfs -o size={size} none /dev/shm && exec \"$0\" x");
+            let text = format!("mount -t tmpfs -o size={size} none /dev/shm && exec \"$0\" full");
             let mut shell = Command::new("unshare");
             shell.args(["-m", "sh", "-c", &text]).arg(command.get_program());
             shell.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));

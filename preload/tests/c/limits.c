@@ -53,6 +53,16 @@ static void filter(void)
 		SKIP("no seccomp filters here");
 }
 
+/* The number that the program's next descriptor has. */
+static int next_number(void)
+{
+	const int file = dup(0);
+
+	CHECK(file >= 0);
+	close(file);
+	return file;
+}
+
 static void close_all(void)
 {
 	for (int file = 3; file < 4096; file++)
@@ -62,6 +72,7 @@ static void close_all(void)
 int main(int count, char **arguments)
 {
 	const char *what = count > 1 ? arguments[1] : "";
+	int number = 0;
 
 	if (!strcmp(what, "files"))
 		limit(RLIMIT_NOFILE, 3);
@@ -77,7 +88,11 @@ int main(int count, char **arguments)
 		threads(3);
 	if (!strcmp(what, "closed"))
 		close_all();
+	if (!strcmp(what, "full"))
+		number = next_number();
 	threads(20);
+	if (!strcmp(what, "full"))
+		CHECK_EQUAL(next_number(), number);
 	if (!strcmp(what, "closed")) {
 		const char *table = table_map();
 
