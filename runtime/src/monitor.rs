@@ -238,43 +238,13 @@ impl Watch {
         }
     }
 
-    /// Looks at every worker; true when one is not asleep.
+    /// True when a worker is not asleep.
     fn tick(&mut self) -> bool {
-        let (mut runs, mut blocked) = (0, 0);
         self.spinning = false;
         let now = clock::now_ns();
         self.elapsed = now - core::mem::replace(&mut self.last, now);
-        self.spares.begin();
         self.kept.begin();
-        for worker in self.runtime.workers() {
-            let is_asleep = worker.sleeping.is_asleep();
-            if worker.is_spare() {
-                self.spares.count(is_asleep);
-            }
-            if is_asleep {
-                continue;
-            }
-            self.look_at(worker);
-            if worker.blocked.load(Relaxed) {
-                blocked += 1;
-            } else {
-                runs += 1;
-            }
-        }
-        self.runtime.blocked.store(blocked, Relaxed);
-        if blocked != 0 {
-            self.compensate(runs);
-        }
-        self.keep_ready();
-        self.rest(runs);
-        if runs != 0 && self.runtime.sleepers.load(Relaxed) != 0 {
-            let waits = |w: &Worker| w.offered.len() != 0 && !w.serves_soon(now);
-            let waiting = self.runtime.workers().any(|w| w.fresh.len() > 1 || waits(w));
-            if waiting {
-                self.runtime.wake_a_sleeper();
-            }
-        }
-        runs + blocked != 0
+        self.attend(now)
     }
 
     fn look_at(&mut self, worker: &'static Worker) {
@@ -412,21 +382,6 @@ impl Watch {
             before.used_up = before.used_up.saturating_add(1);
             running.into_iter().for_each(|thread| self.kept.note(thread));
             preempt::ask(worker, before.switches);
-        }
-    }
-
-    /// Has the workers that were started last rest while more than enough run. Those that have
-    /// light threads go on with them.
-    fn rest(&self, runs: u32) {
-        let surplus = runs.saturating_sub(self.runtime.config.workers as u32);
-        let count = self.runtime.count();
-        let awake = (0..count).rev().map(|index| self.runtime.worker(index)).filter(|worker| {
-            let runs = !worker.sleeping.is_asleep() && !worker.blocked.load(Relaxed);
-            runs && !worker.seat.is_empty()
-        });
-        for worker in awake.take(surplus as usize) {
-            worker.rest.store(true, Relaxed);
-            worker.poll.store(1, Relaxed);
         }
     }
 }

@@ -6,7 +6,9 @@
 //! 3. The first ones, as many as were configured, always have their kernel thread: new threads are
 //!    placed among them.
 
+mod count;
 mod seats;
+mod wakes;
 
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -23,6 +25,8 @@ use crate::steward::Steward;
 use crate::sys::memory;
 use crate::worker::Worker;
 use crate::{fork, full, table};
+
+use self::wakes::{is_blocked, load};
 
 /// Workers of a block of the table.
 const BLOCK: usize = 256;
@@ -220,15 +224,6 @@ impl Runtime {
         self.count_in(index);
     }
 
-    /// Has others look at this worker; under `adding`. (Not by `fetch_max`, which ThreadSanitizer
-    /// does not follow.)
-    fn count_in(&self, index: usize) {
-        if self.count.load(Relaxed) <= index {
-            // ORDER: Release publishes the worker; pairs with the Acquire in `count`.
-            self.count.store(index + 1, Release);
-        }
-    }
-
     /// A worker whose loop the simulation steps.
     #[cfg(feature = "sim")]
     fn add_simulated_worker(&'static self) -> io::Result<()> {
@@ -250,12 +245,6 @@ impl Runtime {
         self.made.load(Acquire)
     }
 
-    /// A number above those of all workers that have a kernel thread.
-    #[inline]
-    pub fn count(&self) -> usize {
-        self.count.load(Acquire)
-    }
-
     /// A worker by its number, below [`Runtime::count`].
     #[inline]
     pub fn worker(&self, index: usize) -> &'static Worker {
@@ -264,17 +253,6 @@ impl Runtime {
         };
         // SAFETY: invariants 1 and 2.
         unsafe { &*block[index % BLOCK].load(Acquire) }
-    }
-
-    /// All workers, also those that have no kernel thread.
-    pub fn seats(&self) -> impl Iterator<Item = &'static Worker> {
-        (0..self.made()).map(|index| self.worker(index))
-    }
-
-    /// All workers that have a kernel thread.
-    pub fn workers(&self) -> impl Iterator<Item = &'static Worker> {
-        let all = (0..self.count()).map(|index| self.worker(index));
-        all.filter(|worker| !worker.seat.is_empty())
     }
 
     /// Hands a thread that has not started to the less loaded of two workers.
@@ -324,48 +302,6 @@ impl Runtime {
         self.workers().find(runs).unwrap_or(blocked)
     }
 
-    /// How many workers are awake beyond those that should run: as many as were configured, with
-    /// one more for each that is blocked in the kernel.
-    fn awake_beyond(&self) -> i64 {
-        let awake = i64::from(self.seated.load(Relaxed)) - i64::from(self.sleepers.load(Relaxed));
-        awake - self.config.workers as i64 - i64::from(self.blocked.load(Relaxed))
-    }
-
-    /// Whether fewer workers are awake than should run.
-    pub fn lacks_workers(&self) -> bool {
-        self.awake_beyond() < 0
-    }
-
-    /// Whether more workers are awake than should run.
-    pub fn has_surplus(&self) -> bool {
-        self.awake_beyond() > 0
-    }
-
-    /// Wakes one worker that sleeps, so that it steals.
-    #[cold]
-    pub fn wake_a_sleeper(&'static self) {
-        if self.awake_beyond() >= 0 {
-            return;
-        }
-        // One that was woken just now counts among those that sleep until it runs. Unless somebody
-        // is blocked, a spare worker must not be there before it.
-        let is_any_blocked = self.blocked.load(Relaxed) != 0;
-        let count = if is_any_blocked { usize::MAX } else { self.config.workers };
-        self.wake_first(count);
-    }
-
-    /// Wakes one worker that sleeps, if any does: the first, so that the last may go.
-    pub fn wake_one(&'static self) -> Option<&'static Worker> {
-        self.wake_first(usize::MAX)
-    }
-
-    /// Wakes the first of `count` workers that sleeps.
-    fn wake_first(&'static self, count: usize) -> Option<&'static Worker> {
-        let sleeper = self.workers().take(count).find(|worker| worker.sleeping.is_asleep())?;
-        sleeper.notify();
-        Some(sleeper)
-    }
-
     /// As [`Runtime::wake_a_sleeper`] for `waiting` fresh threads: one that naps will look for them
     /// by itself.
     #[cold]
@@ -387,56 +323,6 @@ impl Runtime {
             }
         }
     }
-
-    /// Takes half of somebody's fresh or ready full threads for `thief`; false when nobody has any.
-    pub fn steal_for(&'static self, thief: &'static Worker) -> bool {
-        let count = self.count();
-        if count < 2 {
-            return false;
-        }
-        let start = (thief.random() % count as u64) as usize;
-        let now = thief.now.get();
-        for victim in (0..count).map(|i| self.worker((start + i) % count)) {
-            if ptr::eq(victim, thief) {
-                continue;
-            }
-            let waiting = victim.fresh.len();
-            if waiting != 0 && thief.adopt_from(&victim.fresh, waiting.div_ceil(2)) != 0 {
-                return true;
-            }
-            let waiting = victim.offered.len();
-            if waiting != 0
-                && !victim.serves_soon(now)
-                && thief.steal_from(victim, waiting.div_ceil(2)) != 0
-            {
-                return true;
-            }
-        }
-        false
-    }
-
-    /// Hands the threads of `surplus` that may move to a worker that runs: `surplus` is to rest, or
-    /// is blocked in the kernel.
-    pub fn give_away(&'static self, surplus: &'static Worker) {
-        let runs = |worker: &&'static Worker| {
-            !ptr::eq(*worker, surplus) && !is_blocked(worker) && !worker.sleeping.is_asleep()
-        };
-        if let Some(other) = self.workers().filter(runs).min_by_key(|worker| load(worker)) {
-            surplus.hand_over(other);
-        }
-    }
-}
-
-/// How much a worker has to do: threads that belong to it, waiting ones counted again.
-fn load(worker: &Worker) -> u32 {
-    let waiting = worker.fresh.len() + worker.offered.len();
-    let live = worker.live.load(Relaxed) + worker.live_full.load(Relaxed);
-    live + waiting + worker.ready.load(Relaxed)
-}
-
-/// Whether the thread that it runs is blocked in the kernel, as the monitor last saw.
-fn is_blocked(worker: &Worker) -> bool {
-    worker.blocked.load(Relaxed)
 }
 
 fn deliver(worker: &'static Worker, thread: &'static Control) {

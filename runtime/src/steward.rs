@@ -23,7 +23,6 @@ use crate::deadlock::{HELPERS_IDLE, Waiting, Watch};
 use crate::runtime::Runtime;
 use crate::stack;
 use crate::sys::{clock, libc_tls, task};
-use crate::worker::Worker;
 
 /// Roles that there may be.
 const ROLES: usize = 1 << 16;
@@ -112,7 +111,7 @@ impl Steward {
                 self.called.wait(pause);
             }
             if self.called.take() || is_refused {
-                is_refused = self.fill_seats(runtime).is_err();
+                is_refused = runtime.fill_seats(self.wanted.load(Relaxed)).is_err();
                 self.serve();
                 if self.is_to_report.swap(false, Relaxed) {
                     watch.begin();
@@ -138,25 +137,6 @@ impl Steward {
             name((role - 1) as u16);
             self.role.store(0, Relaxed);
         }
-    }
-
-    /// Makes kernel threads for the spare workers that were given something and have none, and for
-    /// those that should be ready.
-    fn fill_seats(&self, runtime: &'static Runtime) -> io::Result<()> {
-        let is_empty = |worker: &&'static Worker| worker.seat.is_empty();
-        let empty_seats = || runtime.seats().filter(is_empty);
-        for worker in empty_seats().filter(|worker| !worker.sleeping.is_asleep()) {
-            runtime.fill(worker)?;
-        }
-        // One that was made just now may not sleep yet.
-        for _ in runtime.ready_spares()..self.wanted.load(Relaxed) {
-            match empty_seats().next() {
-                Some(worker) => runtime.fill(worker)?,
-                None => drop(runtime.add_spare()?),
-            }
-        }
-        runtime.count_seats();
-        Ok(())
     }
 }
 

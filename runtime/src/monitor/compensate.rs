@@ -86,9 +86,44 @@ impl Spares {
 }
 
 impl Watch {
+    /// Looks at every worker, and has as many run as should; true when one is not asleep.
+    pub(super) fn attend(&mut self, now: u64) -> bool {
+        let (mut runs, mut blocked) = (0, 0);
+        self.spares.begin();
+        for worker in self.runtime.workers() {
+            let is_asleep = worker.sleeping.is_asleep();
+            if worker.is_spare() {
+                self.spares.count(is_asleep);
+            }
+            if is_asleep {
+                continue;
+            }
+            self.look_at(worker);
+            if worker.blocked.load(Relaxed) {
+                blocked += 1;
+            } else {
+                runs += 1;
+            }
+        }
+        self.runtime.blocked.store(blocked, Relaxed);
+        if blocked != 0 {
+            self.compensate(runs);
+        }
+        self.keep_ready();
+        self.rest(runs);
+        if runs != 0 && self.runtime.sleepers.load(Relaxed) != 0 {
+            let waits = |w: &Worker| w.offered.len() != 0 && !w.serves_soon(now);
+            let waiting = self.runtime.workers().any(|w| w.fresh.len() > 1 || waits(w));
+            if waiting {
+                self.runtime.wake_a_sleeper();
+            }
+        }
+        runs + blocked != 0
+    }
+
     /// Finds workers for the threads of blocked ones that may move; `runs` workers are not blocked
     /// and do not sleep.
-    pub(super) fn compensate(&mut self, mut runs: u32) {
+    fn compensate(&mut self, mut runs: u32) {
         let runtime = self.runtime;
         for worker in runtime.workers() {
             if !worker.blocked.load(Relaxed) || !is_left(worker) {
@@ -116,7 +151,7 @@ impl Watch {
     }
 
     /// Has the steward make spare workers when there are too few.
-    pub(super) fn keep_ready(&mut self) {
+    fn keep_ready(&mut self) {
         let spares = &mut self.spares;
         // Where workers take turns one of them runs between two turns.
         spares.calm_ns += self.elapsed;
@@ -135,6 +170,21 @@ impl Watch {
         self.spares.calm_ns = 0;
         if self.spares.short_ns >= PATIENCE_NS && preempt::missing().is_none() {
             self.spares.turns.take(self.runtime);
+        }
+    }
+
+    /// Has the workers that were started last rest while more than enough run. Those that have
+    /// light threads go on with them.
+    fn rest(&self, runs: u32) {
+        let surplus = runs.saturating_sub(self.runtime.config.workers as u32);
+        let count = self.runtime.count();
+        let awake = (0..count).rev().map(|index| self.runtime.worker(index)).filter(|worker| {
+            let runs = !worker.sleeping.is_asleep() && !worker.blocked.load(Relaxed);
+            runs && !worker.seat.is_empty()
+        });
+        for worker in awake.take(surplus as usize) {
+            worker.rest.store(true, Relaxed);
+            worker.poll.store(1, Relaxed);
         }
     }
 }

@@ -5,7 +5,6 @@
 //! neither the monitor nor a thread on a worker comes here, but who starts the runtime or makes the
 //! first full thread.
 
-use core::sync::atomic::Ordering::{Relaxed, Release};
 use std::io;
 use std::sync::{MutexGuard, PoisonError};
 
@@ -20,7 +19,7 @@ use crate::worker::Worker;
 const ALTERNATE_STACK_BYTES: usize = 64 << 10;
 
 impl Runtime {
-    fn adding(&self) -> MutexGuard<'_, ()> {
+    pub(super) fn adding(&self) -> MutexGuard<'_, ()> {
         self.adding.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -116,21 +115,5 @@ impl Runtime {
             };
             io::Error::new(error.kind(), format!("worker {index}{limit}: {error}"))
         })
-    }
-
-    /// Spare workers that sleep: whatever they wait for, they can stand in for others.
-    pub fn ready_spares(&self) -> u32 {
-        let spares = self.workers().skip_while(|worker| !worker.is_spare());
-        spares.filter(|worker| worker.sleeping.is_asleep()).count() as u32
-    }
-
-    /// Sees to it that nobody looks at empty seats beyond the last one that is taken.
-    pub fn count_seats(&self) {
-        let _guard = self.adding();
-        let taken = self.seats().filter(|worker| !worker.seat.is_empty()).last();
-        let count = taken.map_or(0, |worker| worker.index as usize + 1);
-        if count != self.count.load(Relaxed) {
-            self.count.store(count, Release);
-        }
     }
 }

@@ -31,6 +31,18 @@ impl Worker {
         other.notify();
     }
 
+    /// Has others take of what is ready here: all, if this worker is surplus.
+    pub(super) fn share(&'static self, now: u64) {
+        if self.rest.swap(false, Relaxed) {
+            self.runtime.give_away(self);
+        } else if self.offered.len() > 1
+            && self.runtime.sleepers.load(Relaxed) != 0
+            && !self.serves_soon(now)
+        {
+            self.runtime.wake_a_sleeper();
+        }
+    }
+
     /// Called by others after they gave this worker something.
     pub fn notify(&'static self) {
         self.poll.store(1, Relaxed);

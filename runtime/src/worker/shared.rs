@@ -4,7 +4,6 @@
 //! Invariant: only what is marked "shared" in [`Worker`] is touched, but for
 //! [`Worker::look_after_full`] and [`Worker::readiness`], which are the worker's own business.
 
-use core::sync::atomic::Ordering::Relaxed;
 use std::io;
 
 use super::Worker;
@@ -46,14 +45,7 @@ impl Worker {
         if !self.is_spare() {
             self.offered.enlarge();
         }
-        if self.rest.swap(false, Relaxed) {
-            self.runtime.give_away(self);
-        } else if self.offered.len() > 1
-            && self.runtime.sleepers.load(Relaxed) != 0
-            && !self.serves_soon(now)
-        {
-            self.runtime.wake_a_sleeper();
-        }
+        self.share(now);
     }
 
     /// Does for the full threads of this worker, which does not look, what only time and events do:
