@@ -82,7 +82,7 @@ impl Worker {
         stack::give_all(&self.cache);
         self.hide();
         let runtime = self.runtime;
-        if !self.seat.leave(&self.sleeping) {
+        if !self.seat.leave(&self.sleeping, || runtime.steward.call()) {
             return Leaving::LooksAgain;
         }
         runtime.seated.fetch_sub(1, Relaxed);

@@ -51,3 +51,11 @@ impl Context {
 }
 
 pub fn prefetch(_address: *const u8) {}
+
+pub fn thread_pointer() -> usize {
+    0
+}
+
+pub fn float_control() -> u64 {
+    0
+}

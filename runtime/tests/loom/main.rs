@@ -11,6 +11,7 @@
 
 mod arch;
 mod cond_models;
+mod compensate_models;
 mod control;
 mod fresh_models;
 mod helper_models;
@@ -18,13 +19,13 @@ mod lot;
 mod lot_models;
 mod model;
 mod models;
+mod monitor;
 mod offered_models;
+mod runtime;
 mod sched;
 
 #[path = "../../src/called.rs"]
 mod called;
-#[path = "../../src/monitor/doze.rs"]
-mod doze;
 #[path = "../../src/extension.rs"]
 mod extension;
 #[path = "../../src/fresh.rs"]
@@ -61,7 +62,8 @@ mod turn_models;
 #[path = "../../src/turns.rs"]
 mod turns;
 mod worker;
-use worker::{preempt, runtime};
+use monitor::doze;
+use worker::preempt;
 
 mod sync;
 mod thread;
@@ -77,6 +79,11 @@ mod full {
     pub fn pinned_already() -> Pin {
         Pin
     }
+
+    /// No spare worker is kept ready that is not needed.
+    pub fn exist() -> bool {
+        false
+    }
 }
 
 mod error {
@@ -85,7 +92,33 @@ mod error {
     }
 }
 
+mod io {
+    pub struct Epoll;
+
+    impl Epoll {
+        pub fn waiting(&self) -> u64 {
+            0
+        }
+    }
+}
+
+mod nap {
+    pub const NAP_NS: u64 = 1;
+}
+
+mod stack {
+    use crate::worker::Empty;
+
+    pub fn give_all(_cache: &Empty) {}
+}
+
 mod sys {
+    pub mod task {
+        pub fn tid() -> i32 {
+            1
+        }
+    }
+
     /// Deadlines are not times here: a wait that has one may end at any moment.
     pub mod clock {
         pub fn now_ns() -> u64 {

@@ -30,8 +30,18 @@ pub fn check_within(
     preemptions: usize,
     model: impl Fn(&'static [&'static Control; control::COUNT]) + Sync + Send + 'static,
 ) {
+    let bound = loom::model::Builder::new().preemption_bound.unwrap_or(2);
+    check_with(bound.min(preemptions), model);
+}
+
+/// As [`check`] with `preemptions`, whatever `LOOM_MAX_PREEMPTIONS` says.
+pub fn check_with(
+    preemptions: usize,
+    model: impl Fn(&'static [&'static Control; control::COUNT]) + Sync + Send + 'static,
+) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(builder.preemption_bound.unwrap_or(2).min(preemptions));
+    builder.max_branches = 5_000;
+    builder.preemption_bound = Some(preemptions);
     check_by(builder, model);
 }
 

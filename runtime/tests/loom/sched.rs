@@ -74,3 +74,5 @@ pub(crate) fn is_cancellable(_thread: &Control) -> bool {
 }
 
 pub(crate) fn priority_was_raised(_thread: &Control) {}
+
+pub(crate) fn publish_worker_record(_record: &crate::worker::Account, _index: u32, _name: u32) {}

@@ -8,7 +8,7 @@ use loom::sync::atomic::Ordering::{Acquire, Release};
 
 use crate::control::Control;
 use crate::inbox::Inbox;
-use crate::models::{Watched, check};
+use crate::models::{Watched, check_with};
 use crate::sched::spawn;
 use crate::seat::Seat;
 use crate::sleep::Sleep;
@@ -47,11 +47,13 @@ impl Shared {
             self.own.increment();
             self.inbox.drain(|_| taken += 1);
             if taken != 0 {
+                self.is_over.store(true, Release);
+                self.calls.notify();
                 return taken;
             }
             self.sleeping.announce(false);
             if self.inbox.is_empty() {
-                if is_to_leave && self.seat.leave(&self.sleeping) {
+                if is_to_leave && self.seat.leave(&self.sleeping, || self.calls.notify()) {
                     return 0;
                 }
                 if !is_to_leave {
@@ -72,25 +74,19 @@ impl Shared {
         self.run(false)
     }
 
-    /// As `Worker::notify`; false: nobody was called.
-    fn give(&self, thread: &'static Control) -> bool {
+    /// As `Worker::notify`.
+    fn give(&self, thread: &'static Control) {
         self.inbox.push(thread);
-        if !self.sleeping.claim() {
-            return false;
+        if self.sleeping.claim() {
+            let told = if self.seat.was_left() { &self.calls } else { &self.event };
+            told.notify();
         }
-        let was_left = self.seat.was_left();
-        if was_left {
-            self.calls.notify()
-        } else {
-            self.event.notify()
-        }
-        was_left
     }
 }
 
 /// A kernel thread that leaves, somebody who gives, and the steward, who may come by himself.
 fn is_found(fills_by_itself: bool) {
-    check(move |controls| {
+    check_with(3, move |controls| {
         let shared = Shared::new();
         let theirs = shared.clone();
         let first = spawn(controls[0], move || theirs.run(true));
@@ -102,13 +98,15 @@ fn is_found(fills_by_itself: bool) {
                     return taken;
                 }
             }
-            theirs.calls.wait();
-            if theirs.is_over.load(Acquire) { 0 } else { theirs.fill() }
+            loop {
+                theirs.calls.wait();
+                let taken = if theirs.is_over.load(Acquire) { 0 } else { theirs.fill() };
+                if taken != 0 || theirs.is_over.load(Acquire) {
+                    return taken;
+                }
+            }
         });
-        if !shared.give(controls[2]) {
-            shared.is_over.store(true, Release);
-            shared.calls.notify();
-        }
+        shared.give(controls[2]);
         assert_eq!(first.join().unwrap() + steward.join().unwrap(), 1);
     });
 }

@@ -26,24 +26,25 @@ use crate::worker::Worker;
 
 /// How often each thread has run to its end, and how many have in all.
 #[derive(Clone, Default)]
-struct Ran(Arc<([AtomicUsize; 4], AtomicUsize)>);
+pub struct Ran(Arc<([AtomicUsize; 4], AtomicUsize)>);
 
 impl Ran {
     /// `thread`, on whose stack the caller is, ends.
-    fn end(&self, thread: &'static Control) {
+    pub fn end(&self, thread: &'static Control) {
         thread.context.work();
         self.0.0[thread.slot() as usize].fetch_add(1, Relaxed);
         self.0.1.fetch_add(1, Relaxed);
     }
 
-    fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.0.1.load(Relaxed)
     }
 
     /// Runs those that are left, and looks whether each has run once.
-    fn each_once(&self, runtime: &'static Runtime, threads: &[&'static Control]) {
+    pub fn each_once(&self, runtime: &'static Runtime, threads: &[&'static Control]) {
         for worker in (0..runtime.count()).map(|index| runtime.worker(index)) {
-            assert!(worker.running().is_none() && worker.fresh.len() == 0);
+            assert!(worker.is_in_call.load(Relaxed) || worker.running().is_none());
+            assert_eq!(worker.fresh.len(), 0);
             while let Some(thread) = worker.offered.pop() {
                 thread.context.enter();
                 self.end(thread);
@@ -57,7 +58,11 @@ impl Ran {
 }
 
 /// A worker of `runtime` that the monitor has found blocked with `thread`.
-fn blocked(runtime: &'static Runtime, index: usize, thread: &'static Control) -> &'static Worker {
+pub fn blocked(
+    runtime: &'static Runtime,
+    index: usize,
+    thread: &'static Control,
+) -> &'static Worker {
     let worker = runtime.worker(index);
     worker.resume(thread);
     worker.blocked.store(true, Relaxed);
@@ -93,7 +98,8 @@ fn come_back_and_sleep(worker: &'static Worker, ran: &Ran, count: usize) {
         let leaves = worker.index as usize >= worker.runtime.config.workers;
         worker.sleeping.announce(false);
         if worker.offered.len() + worker.fresh.len() == 0 && ran.count() != count {
-            if leaves && worker.seat.leave(&worker.sleeping) {
+            let call = || worker.runtime.steward.call();
+            if leaves && worker.seat.leave(&worker.sleeping, call) {
                 return;
             }
             if !leaves {

@@ -1,19 +1,26 @@
-//! Workers and what they belong to, with the fields that turns and the giving of threads use.
+//! Workers, with the fields that turns, the giving of threads, the sleep and the seat use.
 //!
 //! A loom thread is a worker's kernel thread. Switching is no jump here: who runs is in `current`,
 //! and the kernel thread goes on with that one.
 
+#[path = "../../src/worker/idle.rs"]
+mod idle;
+#[path = "../../src/worker/kernel_thread.rs"]
+mod kernel_thread;
+
+use core::cell;
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-use core::sync::atomic::{AtomicBool, AtomicU32};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32};
 use std::sync::OnceLock;
 
 use loom::sync::Notify;
 
-use crate::called::Called;
 use crate::control::Control;
 use crate::fresh::Fresh;
-use crate::model::{AtomicPtr, fence};
+use crate::inbox::Inbox;
+use crate::io::Epoll;
+use crate::model::{AtomicPtr, Cell, fence};
 use crate::offered::Offered;
 use crate::queue::RunQueues;
 use crate::runtime::Runtime;
@@ -36,11 +43,45 @@ pub struct Worker {
     pub sleeping: Sleep,
     pub seat: Seat,
     pub reactor: Reactor,
+    pub inbox: Inbox,
+    pub rest: loom::sync::atomic::AtomicBool,
+    pub is_to_leave: loom::sync::atomic::AtomicBool,
+    /// What is the kernel thread's own: loom fails the model if two have it.
+    pub budget: Cell<u32>,
+    is_shown: Cell<bool>,
+    pub now: cell::Cell<u64>,
+    pub tid: AtomicI32,
+    tls: cell::Cell<usize>,
+    own_stack: cell::Cell<(*const u8, usize)>,
+    float_control: cell::Cell<u64>,
+    interruptible: cell::Cell<bool>,
+    name: u32,
+    pub live: AtomicU32,
+    pub ready: AtomicU32,
+    pub io_waiting: AtomicU32,
+    pub timers_waiting: AtomicU32,
+    record: &'static Account,
+    pub requests: Empty,
+    pub waits: Empty,
+    timers: Account,
+    nested: OnceLock<Epoll>,
+    trace: Option<Account>,
+    naps: Account,
+    meter: Account,
+    patience: Account,
+    cache: Empty,
+    /// The thread that it runs is in a call that blocks, whatever the monitor has seen.
+    pub is_in_call: AtomicBool,
     /// It is time to look around at each switch.
     pub looks: AtomicBool,
     /// The kernel has a signal for it.
     pub signal: loom::sync::atomic::AtomicBool,
 }
+
+// SAFETY: loom runs its threads on one kernel thread.
+unsafe impl Sync for Worker {}
+// SAFETY: as above.
+unsafe impl Send for Worker {}
 
 /// Where a worker sleeps.
 pub struct Reactor(pub Notify);
@@ -49,15 +90,74 @@ impl Reactor {
     pub fn signal(&self) {
         self.0.notify();
     }
+
+    pub fn waiting(&self) -> u64 {
+        0
+    }
+
+    /// Until it is signalled, if the model goes on.
+    fn wait(&self, worker: &Worker, _ns: Option<u64>) {
+        worker.runtime.tick.notify();
+        if !worker.runtime.is_over() {
+            self.0.wait();
+        }
+    }
 }
 
-/// Light threads: none.
+/// Light threads, waits, requests, stacks: none.
 pub struct Empty;
 
 impl Empty {
     pub fn len(&self) -> u32 {
         0
     }
+
+    pub fn is_empty(&self) -> bool {
+        true
+    }
+
+    pub fn first(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// What is written down of a worker, and nobody reads here.
+pub struct Account;
+
+impl Account {
+    fn set_running(&self, _slot: Option<u32>) {}
+
+    /// No timers.
+    fn len(&self) -> usize {
+        0
+    }
+
+    fn first(&self) -> Option<u64> {
+        None
+    }
+
+    fn sleeps(&self) {}
+
+    fn slept(&self) {}
+
+    fn sit_down(&self) {}
+
+    fn flush(&self) {}
+
+    /// Nobody naps.
+    fn begin(&self, _now: u64) -> bool {
+        false
+    }
+
+    fn generation(&self) -> u32 {
+        0
+    }
+
+    fn cpu(&self) -> u64 {
+        0
+    }
+
+    fn publish(&self, _fields: &heddle_record::Fields) {}
 }
 
 /// They are large for the stacks of loom's threads.
@@ -84,12 +184,77 @@ impl Worker {
             sleeping: Sleep::new(),
             seat: Seat::new(),
             reactor: Reactor(Notify::new()),
+            inbox: Inbox::new(),
+            rest: loom::sync::atomic::AtomicBool::new(false),
+            is_to_leave: loom::sync::atomic::AtomicBool::new(false),
+            budget: Cell::new(0),
+            is_shown: Cell::new(false),
+            now: cell::Cell::new(0),
+            tid: AtomicI32::new(0),
+            tls: cell::Cell::new(0),
+            own_stack: cell::Cell::new((ptr::null(), 0)),
+            float_control: cell::Cell::new(0),
+            interruptible: cell::Cell::new(false),
+            name: 0,
+            live: AtomicU32::new(0),
+            ready: AtomicU32::new(0),
+            io_waiting: AtomicU32::new(0),
+            timers_waiting: AtomicU32::new(0),
+            record: &Account,
+            requests: Empty,
+            waits: Empty,
+            timers: Account,
+            nested: OnceLock::new(),
+            trace: None,
+            naps: Account,
+            meter: Account,
+            patience: Account,
+            cache: Empty,
+            is_in_call: AtomicBool::new(false),
             looks: AtomicBool::new(false),
             signal: loom::sync::atomic::AtomicBool::new(false),
         };
         assert!(!worker.sleeping.is_asleep() && !worker.seat.is_empty());
+        assert!(worker.inbox.is_empty() && !worker.is_shown.get());
+        worker.budget.set(0);
         worker.current.store(ptr::null_mut(), Relaxed);
         worker
+    }
+
+    pub fn random(&self) -> u64 {
+        0
+    }
+
+    /// Nobody is left to a worker because of the turns there.
+    pub fn serves_soon(&self, _now: u64) -> bool {
+        false
+    }
+
+    pub fn adopt_from(&'static self, fresh: &Fresh, count: u32) -> u32 {
+        fresh.take(count, |thread| self.adopt(thread))
+    }
+
+    /// As in `worker.rs`, until the model is over or the kernel thread has left; what a thread does
+    /// that has its turn is `run`.
+    pub fn run(&'static self, run: &dyn Fn(&'static Worker, &'static Control)) {
+        while !self.runtime.is_over() {
+            self.poll.store(0, Relaxed);
+            fence(SeqCst);
+            self.share(0);
+            if self.fresh.len() != 0 {
+                self.adopt_from(&self.fresh, u32::MAX);
+            }
+            match self.offered.pop() {
+                Some(thread) => {
+                    self.resume(thread);
+                    run(self, thread);
+                    self.live_full.fetch_sub(1, Relaxed);
+                    self.to_scheduler(thread);
+                }
+                None if self.idle() => {}
+                None => return,
+            }
+        }
     }
 
     pub fn spend(&self) -> bool {
@@ -153,87 +318,13 @@ pub mod preempt {
 
     use super::Worker;
 
+    /// Whether threads can be made to leave.
+    pub fn missing() -> Option<&'static str> {
+        None
+    }
+
     pub fn ask(worker: &Worker, switches: u32) {
         worker.asked.store(switches, Relaxed);
         worker.signal.store(true, Release);
-    }
-}
-
-pub mod runtime {
-    use core::ptr;
-    use core::sync::atomic::Ordering::Relaxed;
-    use std::sync::OnceLock;
-
-    use super::Worker;
-    use crate::called::Called;
-    use crate::control::Control;
-
-    pub struct Runtime {
-        pub config: Config,
-        pub steward: Steward,
-        workers: OnceLock<Vec<Worker>>,
-    }
-
-    pub struct Config {
-        /// Those that always have their kernel threads.
-        pub workers: usize,
-    }
-
-    pub struct Steward(Called);
-
-    impl Steward {
-        pub fn call(&self) {
-            self.0.call();
-        }
-    }
-
-    impl Runtime {
-        /// Of this execution; that of the one before is freed.
-        pub fn fresh(count: u32, controls: &[&'static Control]) -> &'static Runtime {
-            static OLD: core::sync::atomic::AtomicPtr<Runtime> =
-                core::sync::atomic::AtomicPtr::new(ptr::null_mut());
-            let steward = Steward(Called::new());
-            assert!(!steward.0.take());
-            let config = Config { workers: 1 };
-            let new = Runtime { config, steward, workers: OnceLock::new() };
-            let new = Box::into_raw(Box::new(new));
-            let old = OLD.swap(new, Relaxed);
-            if !old.is_null() {
-                // SAFETY: the execution that used it is over.
-                drop(unsafe { Box::from_raw(old) });
-            }
-            // SAFETY: alive until the next execution starts.
-            let new: &'static Runtime = unsafe { &*new };
-            let make = || (0..count).map(|index| used(Worker::new(index, new), controls)).collect();
-            new.workers.get_or_init(make);
-            new
-        }
-
-        pub fn count(&self) -> usize {
-            self.workers.get().map_or(0, Vec::len)
-        }
-
-        pub fn worker(&'static self, index: usize) -> &'static Worker {
-            &self.workers.get().expect("workers")[index]
-        }
-
-        pub fn workers(&'static self) -> impl Iterator<Item = &'static Worker> {
-            (0..self.count()).map(|index| self.worker(index)).filter(|w| !w.seat.is_empty())
-        }
-    }
-
-    /// All places of its queues were used by the model's main thread, as loom demands.
-    #[inline(never)]
-    fn used(worker: Worker, controls: &[&'static Control]) -> Worker {
-        worker.offered.push_all(controls.iter().copied());
-        worker.offered.enlarge();
-        worker.offered.grant();
-        assert_eq!(worker.offered.steal(u32::MAX, |_| {}), controls.len() as u32);
-        for thread in controls {
-            worker.fresh.push_own(thread);
-        }
-        assert_eq!(worker.fresh.take(u32::MAX, |_| {}), controls.len() as u32);
-        assert_eq!(worker.fresh.len() + worker.offered.len() + worker.offered.behind(), 0);
-        worker
     }
 }
