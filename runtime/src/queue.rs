@@ -59,8 +59,8 @@ pub(crate) struct RunQueues {
     preempted: [List; GROUPS],
     /// How many there are in all; others may look.
     behind: Hint,
-    /// Turns of its ring before the next one of the group's preempted threads, which waits for
-    /// `granted`, too: 1 = it is time. Others may say so.
+    /// Turns of its ring and its crowd before the next one of the group's preempted threads, which
+    /// waits for `granted`, too: 1 = it is time. Others may say so.
     turns: [Cell<u32>; GROUPS],
     granted: Hint,
     credit: [Cell<u32>; GROUPS],
@@ -170,7 +170,7 @@ impl RunQueues {
         }
         let group = thread.group.load(Relaxed) as usize % GROUPS;
         if self.preempted[group].is_empty() {
-            self.turns[group].set(self.lazy[group].len());
+            self.turns[group].set(self.before_preempted(group));
         }
         self.preempted[group].push(thread);
         self.lazy_bits.set(self.lazy_bits.get() | 1 << (PREEMPTED + group));
@@ -252,7 +252,7 @@ impl RunQueues {
     #[cold]
     fn pop_preempted(&self, group: usize) -> Option<&'static Control> {
         let thread = self.pop_list(&self.preempted[group], PREEMPTED + group)?;
-        self.turns[group].set(self.lazy[group].len());
+        self.turns[group].set(self.before_preempted(group));
         self.behind.store(self.behind() - 1, Relaxed);
         Some(thread)
     }
@@ -317,6 +317,12 @@ impl RunQueues {
                 credit.set(weight);
             }
         }
+    }
+
+    /// Turns of others before the next one of the preempted threads of `group`. One is for the
+    /// crowd, which would have none where all others are preempted and it is always their time.
+    fn before_preempted(&self, group: usize) -> u32 {
+        self.lazy[group].len() + u32::from(!self.crowd[group].is_empty())
     }
 
     /// Whether the preempted threads of `group` have waited for as long as they should, while

@@ -13,6 +13,7 @@ mod arch;
 mod cond_models;
 mod compensate_models;
 mod control;
+mod crowd_models;
 mod fresh_models;
 mod helper_models;
 mod lot;

@@ -1,10 +1,10 @@
 //! The models of migration: `src/offered.rs` and, in it, `src/queue.rs`. A worker, thieves, and who
 //! makes threads ready; and the monitor, which hands the threads of a blocked worker on.
 //!
-//! Not here: which worker the monitor chooses (`monitor/compensate.rs`; of turns: `turn_models.rs`)
-//! and the queues of time-critical threads. A worker that finds nothing to steal, and sleeps, is
-//! not told of what another is offered later: the monitor, which looks while any worker is awake,
-//! wakes it (`helper_models.rs`).
+//! Not here: which worker the monitor chooses (`compensate_models.rs`; of turns: `turn_models.rs`),
+//! crowds (`crowd_models.rs`) and the queues of time-critical threads. A worker that finds nothing
+//! to steal, and sleeps, is not told of what another is offered later: the monitor, which looks
+//! while any worker is awake, wakes it (`helper_models.rs`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
