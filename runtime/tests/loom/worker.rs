@@ -236,7 +236,7 @@ impl Worker {
 
     /// As in `worker.rs`, until the model is over or the kernel thread has left; what a thread does
     /// that has its turn is `run`.
-    pub fn run(&'static self, run: &dyn Fn(&'static Worker, &'static Control)) {
+    pub fn run(&'static self, run: &dyn Fn(&'static Control)) {
         while !self.runtime.is_over() {
             self.poll.store(0, Relaxed);
             fence(SeqCst);
@@ -247,7 +247,7 @@ impl Worker {
             match self.offered.pop() {
                 Some(thread) => {
                     self.resume(thread);
-                    run(self, thread);
+                    run(thread);
                     self.live_full.fetch_sub(1, Relaxed);
                     self.to_scheduler(thread);
                 }

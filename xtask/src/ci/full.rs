@@ -83,7 +83,12 @@ fn models(planner: &mut Planner) {
         planner.apart(loom, "loom", "--cfg loom").env("LOOM_MAX_PREEMPTIONS", preemptions)
     };
     let looms = vec![model("heddle", "2"), model("heddle-user", "3")];
-    planner.add("loom", "models of queue, inbox, idle, mutex, lot, migration, signals", 10, looms);
+    planner.add(
+        "loom",
+        "models of queue, inbox, idle, mutex, lot, migration, compensation, signals",
+        10,
+        looms,
+    );
 }
 
 fn tools(planner: &mut Planner) {
