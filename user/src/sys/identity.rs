@@ -21,10 +21,15 @@ fn fail(number: c_int) -> c_int {
     -1
 }
 
-/// The calling thread's number.
+/// The calling thread's number. Only a full thread's is kept anywhere: that of a kernel thread is
+/// another one in each child, whatever way that was made, and may not be kept in a child that has
+/// its parent's memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn heddle_user_gettid() -> pid_t {
-    threads::number() as pid_t
+    match kept::has_none() {
+        true => threads::number() as pid_t,
+        false => rustix::thread::gettid().as_raw_nonzero().get(),
+    }
 }
 
 #[unsafe(no_mangle)]

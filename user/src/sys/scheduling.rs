@@ -17,10 +17,10 @@ use core::mem::{offset_of, size_of};
 
 use libc::{cpu_set_t, pid_t, sched_param, timespec};
 
-use super::own_memory;
+use super::{kept, own_memory};
+use crate::errno;
 use crate::threads::schedule::{self, Change, Told};
 use crate::threads::{self, affinity};
-use crate::{errno, me};
 
 /// A call's result, or its error number.
 type Answer = Result<c_long, c_int>;
@@ -60,7 +60,7 @@ const ROUND: timespec = timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Whether `tid` is the number of a full thread, or stands for the caller, who is one.
 fn is_full(tid: pid_t) -> bool {
-    threads::is_number(tid) || (tid == 0 && me().is_some())
+    threads::is_number(tid) || (tid == 0 && kept::has_none())
 }
 
 /// As a system call says it.
@@ -388,6 +388,10 @@ unsafe fn kernels_getattr(
 /// Of a full thread.
 #[unsafe(no_mangle)]
 extern "C" fn heddle_user_nice(more: c_int) -> c_int {
+    if !kept::has_none() {
+        // SAFETY: no pointers.
+        return unsafe { libc::nice(more) };
+    }
     let changed = told(0).and_then(|it| {
         let niceness = Some(niceness(&it).saturating_add(more));
         done(Some(schedule::change_number(0, Change { niceness, ..Change::default() })))?;

@@ -35,6 +35,8 @@ extern "C" fn register() {
     heddle::raw::embed_fork();
     // SAFETY: the handler may run at any fork.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    // Before a child that has this memory could leave its own number there.
+    super::mark();
 }
 
 /// When the library is loaded, so that this runs before the program's handlers do.

@@ -159,6 +159,8 @@ unsafe extern "C-unwind" fn begin(call: *mut c_void) -> *mut c_void {
     // SAFETY: by 1. Nothing of it is left when the start function, which may end the thread, is
     // called.
     let Call { start, argument } = *unsafe { Box::from_raw(call.cast::<Call>()) };
+    // Before a child that has this memory could leave its own number there.
+    super::mark();
     if set_counted(1) {
         own::end().store(LIVES, Relaxed);
         // Who joins it already.

@@ -265,8 +265,9 @@ pub fn this() -> Option<&'static Pthread> {
     unsafe { own::thread().as_ref() }
 }
 
-/// The calling thread's number: unique among those that live, never 0. For a kernel thread it is
-/// the kernel's; after a fork the one thread of the child keeps it, and with it its locks.
+/// The number by which the calling thread holds locks: unique among those that live, never 0. For a
+/// kernel thread it is the one that the kernel gave it; after a fork the one thread of the child
+/// keeps it, and with it its locks. (What the program is told is [`crate::sys::identity`]'s.)
 #[inline(always)]
 pub fn number() -> u32 {
     mark() as u32
@@ -303,8 +304,12 @@ pub fn number_of_slot(slot: u32) -> u32 {
     NUMBER_FIRST + slot
 }
 
-/// Calls `look` with the full thread that has this number, or whose own is asked for by 0.
+/// Calls `look` with the full thread that has this number, or whose own is asked for by 0. In a
+/// child there is none: those that have a number are its parent's.
 pub fn with_number<T>(number: u32, look: impl FnOnce(&Pthread) -> T) -> Option<T> {
+    if !fork::has_full() {
+        return None;
+    }
     match this() {
         Some(me) if number == 0 || number == self::number() => Some(look(me)),
         _ => registry::with(number.checked_sub(NUMBER_FIRST)?, look),

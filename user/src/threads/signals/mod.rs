@@ -62,6 +62,7 @@ use super::{Pthread, cancel, find, fork, registry, this, with_number};
 use crate::calls::mask;
 use crate::errno;
 use crate::sync::shared;
+use crate::sys::kept::has_none;
 
 pub use self::masked::Masked;
 pub use self::pending::bit;
@@ -255,6 +256,13 @@ fn call(slot: usize, _times: u32) {
             raw::call(&thread);
         }
     });
+}
+
+/// Whether `target`, a full thread of this process or its parent's, is the one thread of a child,
+/// to which the kernel brings signals. One that has its parent's memory is not to write there.
+fn is_the_kernels(target: &Pthread) -> bool {
+    let is_own = this().is_some_and(|me| ptr::eq(me, target));
+    fork::is_child_of(target) || is_own && !has_none()
 }
 
 /// Sends the full thread with this number a signal.
@@ -466,7 +474,7 @@ unsafe extern "C" {
 unsafe extern "C-unwind" fn heddle_user_pthread_kill(thread: pthread_t, signal: c_int) -> c_int {
     // SAFETY: the caller's thread.
     match unsafe { find(thread) } {
-        Some(target) if !fork::is_child_of(target) => errno::kept(|| send(target, signal)),
+        Some(target) if !is_the_kernels(target) => errno::kept(|| send(target, signal)),
         // SAFETY: as above.
         _ => unsafe { libc::pthread_kill(thread, signal) },
     }
@@ -474,7 +482,10 @@ unsafe extern "C-unwind" fn heddle_user_pthread_kill(thread: pthread_t, signal: 
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn heddle_user_raise(signal: c_int) -> c_int {
-    let Some(me) = this() else { return 0 };
+    let Some(me) = this().filter(|me| !is_the_kernels(me)) else {
+        // SAFETY: no pointers.
+        return unsafe { libc::raise(signal) };
+    };
     match errno::kept(|| send(me, signal)) {
         0 => 0,
         error => {

@@ -8,10 +8,10 @@ use core::ffi::{c_int, c_long};
 use libc::{pid_t, pthread_t, siginfo_t, sigval};
 
 use super::sent::Sent;
-use super::{send_info, send_info_to};
+use super::{is_the_kernels, send_info, send_info_to};
 use crate::errno;
 use crate::sys::signals;
-use crate::threads::{find, fork, is_number};
+use crate::threads::{find, is_number};
 
 /// `si_code` of a signal that carries a value.
 const SI_QUEUE: c_int = -1;
@@ -29,7 +29,7 @@ unsafe extern "C-unwind" fn heddle_user_pthread_sigqueue(
 ) -> c_int {
     // SAFETY: the caller's thread.
     let target = match unsafe { find(thread) } {
-        Some(target) if !fork::is_child_of(target) => target,
+        Some(target) if !is_the_kernels(target) => target,
         // SAFETY: as above.
         _ => return unsafe { pthread_sigqueue(thread, signal, value) },
     };
