@@ -126,7 +126,6 @@ impl Wanted {
         }
         let is_explicit = inherit == libc::PTHREAD_EXPLICIT_SCHED;
         let is_heddle = is_explicit && policy == SCHED_HEDDLE;
-        let is_real_time = is_explicit && policy != libc::SCHED_OTHER && !is_heddle;
         let mut param = libc::sched_param { sched_priority: 0 };
         let mut blocked = mask::set_of(0);
         // SAFETY: by 1; valid places.
@@ -134,9 +133,11 @@ impl Wanted {
             pthread_attr_getschedparam(attr, &mut param);
             pthread_attr_getsigmask_np(attr, &mut blocked) == 0
         };
+        // With a priority that its policy does not have, the C library refuses it.
+        let is_plain = policy == libc::SCHED_OTHER && param.sched_priority == 0;
         Wanted {
             needs_kernel_thread: is_own_stack
-                || is_real_time
+                || is_explicit && !is_plain && !is_heddle
                 || bytes > STACK_BYTES_MAX
                 || guard > PAGE,
             is_detached: detached == libc::PTHREAD_CREATE_DETACHED,
