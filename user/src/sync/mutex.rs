@@ -1,7 +1,7 @@
 //! Mutexes: glibc's word, which is 0 = free, 1 = held, 2 = held and somebody may wait.
 //!
 //! Invariants:
-//! 1. `owner` and `count` are written by the owner only, while it holds the word.
+//! 1. `owner`, `count` and `waiting` are written by the owner only, while it holds the word.
 //! 2. Who has waited takes the word as 2: there may be others behind it.
 //! 3. An unlock touches nothing of the mutex after it has given the word up, so whoever gets it
 //!    then may free it.
@@ -59,6 +59,9 @@ pub struct Mutex {
     kind: AtomicI32,
     /// The priority ceiling of a mutex that has one; the C library keeps it in the word.
     ceiling: AtomicI16,
+    /// How many have given it up to wait for a condition, and will take it again. The C library has
+    /// a link there, of robust mutexes alone; in all others that is 0.
+    waiting: AtomicU32,
 }
 
 /// Where the number of the thread is that holds it; 0 = nobody, or not known.
@@ -257,9 +260,11 @@ impl Mutex {
         }
     }
 
-    /// Gives it up however often the caller has locked it; returns how often besides once.
+    /// Gives it up however often the caller has locked it, which will take it again; returns how
+    /// often besides once.
     fn release_all(&self) -> u32 {
         let count = self.count.swap(0, Relaxed);
+        self.waiting.store(self.waiting.load(Relaxed).wrapping_add(1), Relaxed);
         self.release();
         count
     }
@@ -267,6 +272,7 @@ impl Mutex {
     fn lock_again(&self, count: u32) {
         self.lock_awaited(Moment::Never);
         self.count.store(count, Relaxed);
+        self.waiting.store(self.waiting.load(Relaxed).wrapping_sub(1), Relaxed);
     }
 }
 
@@ -412,7 +418,8 @@ unsafe extern "C" fn heddle_user_pthread_mutex_destroy(mutex: *mut pthread_mutex
     // SAFETY: the caller's mutex.
     unsafe {
         let it = of(mutex);
-        if !it.is_foreign() && it.word.load(Relaxed) != FREE {
+        let is_used = |it: &Mutex| it.word.load(Relaxed) != FREE || it.waiting.load(Relaxed) != 0;
+        if !it.is_foreign() && is_used(it) {
             return libc::EBUSY;
         }
         libc::pthread_mutex_destroy(mutex)
