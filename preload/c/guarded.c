@@ -80,6 +80,23 @@ void guarded_decide(bool is_in_run)
 
 /* ---- filters that the program sets */
 
+/* Noted before the call: the filter may mind what comes after it. Not one that cannot succeed: by
+ * those a program asks what the kernel has (qemu and libseccomp do). */
+static bool may_confine(uint32_t operation, uint32_t flags, bool has_filter)
+{
+	switch (operation) {
+	case SECCOMP_SET_MODE_STRICT:
+		return !flags && !has_filter;
+	case SECCOMP_SET_MODE_FILTER:
+		return has_filter;
+	case SECCOMP_GET_ACTION_AVAIL:
+	case SECCOMP_GET_NOTIF_SIZES:
+		return false;
+	default:
+		return true;
+	}
+}
+
 static COLD void note_filter(void)
 {
 	/* The table while it can still be made; in a run, where somebody wants it. */
@@ -110,7 +127,7 @@ EXPORT int prctl(int option, ...)
 	for (int i = 0; i < 4; i++)
 		values[i] = va_arg(list, unsigned long);
 	va_end(list);
-	if (option == PR_SET_SECCOMP)
+	if (option == PR_SET_SECCOMP && (values[0] != SECCOMP_MODE_FILTER || values[1]))
 		note_filter();
 	result = REAL(prctl)(option, values[0], values[1], values[2], values[3]);
 	if (option == PR_SET_NAME && result == 0) {
@@ -132,9 +149,9 @@ static syscall_function real_syscall;
 EXPORT long syscall_seen(long number, long a, long b, long c, long d, long e, long f)
 	__asm__("syscall");
 
-static COLD syscall_function look_at_syscall(long number, long operation)
+static COLD syscall_function look_at_syscall(long number, long a, long b, long c)
 {
-	if (number == SYS_seccomp && operation != SECCOMP_GET_ACTION_AVAIL)
+	if (number == SYS_seccomp && may_confine((uint32_t)a, (uint32_t)b, c != 0))
 		note_filter();
 	store(&real_syscall, (syscall_function)REAL(syscall));
 	return real_syscall;
@@ -145,7 +162,7 @@ long syscall_seen(long number, long a, long b, long c, long d, long e, long f)
 	syscall_function real = load(&real_syscall);
 
 	if (__builtin_expect(number == SYS_seccomp || !real, 0))
-		real = look_at_syscall(number, a);
+		real = look_at_syscall(number, a, b, c);
 	return real(number, a, b, c, d, e, f);
 }
 

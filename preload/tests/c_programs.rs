@@ -171,7 +171,7 @@ fn attributes_are_hints_without_the_library() {
 
 #[test]
 fn limits_and_filters_make_no_difference_to_the_program() {
-    for limit in ["files", "size", "space", "seccomp", "closed"] {
+    for limit in ["files", "size", "space", "seccomp", "probes", "closed"] {
         checks_itself("limits", &[limit]);
     }
 }

@@ -63,6 +63,20 @@ static int next_number(void)
 	return file;
 }
 
+/* As programs ask what the kernel has: nothing is set. */
+static void probe_filters(void)
+{
+	unsigned action = SECCOMP_RET_ALLOW;
+	unsigned short sizes[3];
+
+	CHECK(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, NULL) < 0);
+	CHECK(syscall(SYS_seccomp, SECCOMP_SET_MODE_STRICT, 1, NULL) < 0);
+	CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL, 0, 0) < 0);
+	/* Whether there are these or not. */
+	(void)syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action);
+	(void)syscall(SYS_seccomp, SECCOMP_GET_NOTIF_SIZES, 0, sizes);
+}
+
 static void close_all(void)
 {
 	for (int file = 3; file < 4096; file++)
@@ -88,12 +102,14 @@ int main(int count, char **arguments)
 		threads(3);
 	if (!strcmp(what, "closed"))
 		close_all();
+	if (!strcmp(what, "probes"))
+		probe_filters();
 	if (!strcmp(what, "full"))
 		number = next_number();
 	threads(20);
 	if (!strcmp(what, "full"))
 		CHECK_EQUAL(next_number(), number);
-	if (!strcmp(what, "closed")) {
+	if (!strcmp(what, "closed") || !strcmp(what, "probes")) {
 		const char *table = table_map();
 
 		/* Measured as before. */

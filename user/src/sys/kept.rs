@@ -23,7 +23,9 @@ use super::{own_memory, robust};
 use crate::threads::signals::actions;
 use crate::{errno, me, threads};
 
-// Of the kernel's headers; the first four only ask.
+// Of the kernel's headers; GET and IS only ask.
+const SET_MODE_STRICT: usize = 0;
+const SET_MODE_FILTER: usize = 1;
 const GET_ACTION_AVAIL: usize = 2;
 const GET_NOTIF_SIZES: usize = 3;
 const GET_PERSONALITY: u32 = u32::MAX;
@@ -92,9 +94,12 @@ fn fate(number: c_long, [a, b, c, ..]: [usize; 6]) -> Option<Fate> {
         libc::SYS_capset => Fate::Refused("capset"),
         libc::SYS_unshare if a != 0 => Fate::Refused("unshare"),
         libc::SYS_setns => Fate::Refused("setns"),
-        libc::SYS_seccomp if a != GET_ACTION_AVAIL && a != GET_NOTIF_SIZES => {
-            Fate::Refused("seccomp")
-        }
+        // Who asks what there is calls with what the kernel refuses.
+        libc::SYS_seccomp => match (a, b, c) {
+            (GET_ACTION_AVAIL | GET_NOTIF_SIZES, ..) | (SET_MODE_FILTER, _, 0) => return None,
+            (SET_MODE_STRICT, flags, place) if (flags, place) != (0, 0) => return None,
+            _ => Fate::Refused("seccomp"),
+        },
         libc::SYS_landlock_restrict_self => Fate::Refused("landlock_restrict_self"),
         libc::SYS_ptrace if a != libc::PTRACE_TRACEME as usize => Fate::Refused("ptrace"),
         libc::SYS_personality if a as u32 != GET_PERSONALITY => Fate::Refused("personality"),
