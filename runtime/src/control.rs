@@ -452,11 +452,10 @@ const SMALL_BYTES: usize = 2 << 20;
 /// Slots that the slab has room for: `SLOTS_MAX`, less where address space is limited.
 static CAPACITY: AtomicU32 = AtomicU32::new(0);
 /// Fewer slots than this are not worth a runtime.
-const SLOTS_MIN: u32 = 1 << 14;
+pub(crate) const SLOTS_MIN: u32 = 1 << 14;
 
-/// Reserves the slab. Called once, by the runtime's start.
-pub(crate) fn reserve_slab() -> io::Result<()> {
-    let mut slots = SLOTS_MAX;
+/// Reserves the slab, for so many slots if that can be. Called once, by the runtime's start.
+pub(crate) fn reserve_slab(mut slots: u32) -> io::Result<()> {
     let base = loop {
         match memory::reserve(slots as usize * size_of::<Control>() + SMALL_BYTES) {
             Ok(base) => break base,

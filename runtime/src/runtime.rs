@@ -139,8 +139,8 @@ fn prepare_locked(backend: Backend) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::Unsupported, text));
     }
     fork::arrange();
-    table::create(backend == Backend::Native)?;
-    control::reserve_slab()
+    let slots = table::create(backend == Backend::Native)?;
+    control::reserve_slab(slots)
 }
 
 /// Starts the runtime.

@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 
 use heddle_record::{Options, Record, TABLE_AGE_MAX, TABLES_MAX, Table, TextBuffer};
 
-use crate::control::SLOTS_MAX;
+use crate::control::{Control, SLOTS_MAX, SLOTS_MIN};
 use crate::sys::descriptor::raised;
 use crate::sys::memory;
 
@@ -25,20 +25,28 @@ static BASE: AtomicPtr<Record> = AtomicPtr::new(ptr::null_mut());
 /// The table's header, for debuggers.
 pub(crate) static HEADER: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 
-/// Makes the table, if there is none. Called by the runtime's start, before any thread exists.
-pub(crate) fn create(native: bool) -> std::io::Result<()> {
-    if TABLE.get().is_some() {
-        return Ok(());
+/// Slots to make room for, each with a record here and a control block.
+fn slots_wanted() -> u32 {
+    const BYTES: usize = size_of::<Record>() + size_of::<Control>();
+    let most = memory::address_space_part().map_or(SLOTS_MAX as usize, |part| part / BYTES);
+    most.clamp(SLOTS_MIN as usize, SLOTS_MAX as usize) as u32
+}
+
+/// Makes the table, if there is none; returns for how many slots. Called by the runtime's start,
+/// before any thread exists.
+pub(crate) fn create(native: bool) -> std::io::Result<u32> {
+    if let Some(table) = TABLE.get() {
+        return Ok(table.capacity());
     }
     // Tables that crashed processes left are kept for a day, unless there are many.
     let _ = heddle_record::sweep_but(TABLES_MAX, TABLE_AGE_MAX);
-    let options = Options::new().capacity(SLOTS_MAX).native(native).kept(raised);
+    let options = Options::new().capacity(slots_wanted()).native(native).kept(raised);
     let table = options.create().map_err(std::io::Error::other)?;
     let table = TABLE.get_or_init(|| table);
     BASE.store(table.records().cast_mut(), Relaxed);
     HEADER.store(table.start_address().cast_mut(), Relaxed);
     crate::sys::task::at_exit(remove_name);
-    Ok(())
+    Ok(table.capacity())
 }
 
 /// On a normal exit the table goes; after a crash it stays for `heddle ps` and is swept later.
@@ -59,10 +67,8 @@ fn own() -> Option<&'static Table> {
 /// In a forked child; see invariant 3. Where there is no room for records of its own no slot can be
 /// had, and who waits looks again and again.
 pub(crate) fn leave() {
-    if TABLE.get().is_none() || IS_LEFT.swap(true, Relaxed) {
-        return;
-    }
-    let bytes = SLOTS_MAX as usize * size_of::<Record>();
+    let Some(table) = TABLE.get().filter(|_| !IS_LEFT.swap(true, Relaxed)) else { return };
+    let bytes = table.capacity() as usize * size_of::<Record>();
     let Ok(records) = memory::reserve(bytes) else { return };
     // SAFETY: the whole of a reservation.
     if unsafe { memory::commit(records, bytes) }.is_ok() {

@@ -154,24 +154,57 @@ fn a_forked_child_without_workers_gets_an_error() {
     assert_eq!(status, 0, "the child's spawn did not fail");
 }
 
-#[test]
-fn an_error_names_the_address_space_limit() {
-    const NAME: &str = "an_error_names_the_address_space_limit";
-    const CASE: &str = "HEDDLE_TEST_CASE";
-    if std::env::var_os(CASE).is_some() {
-        println!("{}", Builder::new().spawn(|| ()).err().map_or("none".into(), |e| e.to_string()));
-        return;
+/// Whether a test that limits its address space can hold here; says why not.
+fn can_limit_address_space() -> bool {
+    let native = std::env::var("HEDDLE_BACKEND").is_ok_and(|backend| backend == "native");
+    if native || cfg!(not(target_arch = "x86_64")) || cfg!(heddle_asan) {
+        println!("skip: the native backend has no workers, or the address space is not ours");
+        return false;
     }
-    if cfg!(not(target_arch = "x86_64")) || cfg!(heddle_asan) {
-        println!("skip: an emulator or a sanitizer needs the address space itself");
-        return;
+    true
+}
+
+/// Set in a process that runs one of these tests alone.
+const CASE: &str = "HEDDLE_TEST_CASE";
+
+/// Whether the caller is such a process; else runs the test in one.
+fn is_alone(name: &str) -> bool {
+    if std::env::var_os(CASE).is_some() {
+        return true;
     }
     let own = std::env::current_exe().unwrap();
-    let script = format!("ulimit -v 60000 && exec \"$0\" --exact {NAME} --nocapture");
-    let mut shell = std::process::Command::new("sh");
-    let output = shell.arg("-c").arg(script).arg(own).env(CASE, "1").output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(text.contains("address space (RLIMIT_AS): the limit is 61440000"), "{text}");
+    let mut child = std::process::Command::new(own);
+    let output = child.args(["--exact", name, "--nocapture"]).env(CASE, "1").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    false
+}
+
+#[test]
+fn an_error_names_the_address_space_limit() {
+    if !can_limit_address_space() || !is_alone("an_error_names_the_address_space_limit") {
+        return;
+    }
+    assert_eq!(thread::spawn(|| 7).join().unwrap(), 7);
+    limit_address_space(Some(16 << 20));
+    // The first of its size.
+    let error = Builder::new().stack_size(32 << 20).spawn(|| ()).unwrap_err();
+    assert!(error.to_string().contains("address space (RLIMIT_AS): the limit is "), "{error}");
+}
+
+#[test]
+fn most_of_a_limited_address_space_is_left() {
+    const NAME: &str = "most_of_a_limited_address_space_is_left";
+    const MORE: usize = 2 << 30;
+    if !can_limit_address_space() || !is_alone(NAME) {
+        return;
+    }
+    limit_address_space(Some(MORE as u64));
+    heddle::Config::new().workers(2).start().unwrap();
+    for bytes in [64 << 10, 8 << 20] {
+        let builder = Builder::new().stack_size(bytes - (16 << 10));
+        assert_eq!(builder.spawn(|| 7).unwrap().join().unwrap(), 7);
+    }
+    assert!(Vec::<u8>::new().try_reserve_exact(MORE / 3).is_ok());
 }
 
 /// Kernel threads of this process.
@@ -192,17 +225,7 @@ fn limit_address_space(more: Option<u64>) {
 #[test]
 fn a_start_that_failed_half_way_is_taken_up_again() {
     const NAME: &str = "a_start_that_failed_half_way_is_taken_up_again";
-    const CASE: &str = "HEDDLE_TEST_CASE";
-    let native = std::env::var("HEDDLE_BACKEND").is_ok_and(|backend| backend == "native");
-    if native || cfg!(not(target_arch = "x86_64")) || cfg!(heddle_asan) {
-        println!("skip: the native backend has no workers, or the address space is not ours");
-        return;
-    }
-    if std::env::var_os(CASE).is_none() {
-        let own = std::env::current_exe().unwrap();
-        let mut child = std::process::Command::new(own);
-        let output = child.args(["--exact", NAME, "--nocapture"]).env(CASE, "1").output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    if !can_limit_address_space() || !is_alone(NAME) {
         return;
     }
     const WORKERS: usize = 64;

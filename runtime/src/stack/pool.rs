@@ -190,6 +190,9 @@ fn take_shared(cache: Option<&Cache>, class: u8) -> io::Result<&'static Control>
 
 /// Makes pairs into `pool`, more at once the more there are. The caller holds the pool's lock.
 fn make(pool: &Pool, class: u8) -> io::Result<()> {
+    if class != KERNEL_CLASS {
+        pool.region.reserve(class as usize)?;
+    }
     let count = (pool.region.made() / 8).clamp(MADE_AT_ONCE_MIN, MADE_AT_ONCE_MAX);
     let count = count.min(pool.region.room().max(1));
     // Large stacks one by one: each step charges strict overcommit for all of them.

@@ -13,7 +13,8 @@ use crate::control::SLOTS_MAX;
 use crate::error::exhausted;
 use crate::sys::memory::{self, GuardKind, PAGE};
 
-/// Address space that a class tries to reserve; halved until the kernel agrees.
+/// Address space that a class tries to reserve where there is no limit; halved until the kernel
+/// agrees.
 const REGION_BYTES_MAX: usize = 256 << 30;
 /// Below this a reservation is not worth having.
 const REGION_BYTES_MIN: usize = 1 << 20;
@@ -61,7 +62,7 @@ impl Region {
         Region { base: Cell::new(ptr::null_mut()), capacity: Cell::new(0), made: Cell::new(0) }
     }
 
-    /// Stacks that can still be made; unknown, and so plenty, before the first.
+    /// Stacks that can still be made; plenty where none is reserved for.
     pub fn room(&self) -> usize {
         if self.base.get().is_null() { usize::MAX } else { self.capacity.get() - self.made.get() }
     }
@@ -71,12 +72,10 @@ impl Region {
         self.made.get()
     }
 
-    /// Makes `count` more stacks of `class`; returns the lowest address of the first.
+    /// Makes `count` more stacks of `class`, for which there is a reservation; returns the lowest
+    /// address of the first.
     pub fn grow(&self, class: usize, count: usize) -> io::Result<*mut u8> {
         let size = stride(class);
-        if self.base.get().is_null() {
-            self.reserve(size)?;
-        }
         let made = self.made.get();
         if made + count > self.capacity.get() {
             let most = memory::address_space_max();
@@ -100,8 +99,14 @@ impl Region {
         Ok(first)
     }
 
-    fn reserve(&self, size: usize) -> io::Result<()> {
-        let mut bytes = REGION_BYTES_MAX.min(SLOTS_MAX as usize * size);
+    /// Reserves for stacks of `class`, if nothing is reserved yet.
+    pub fn reserve(&self, class: usize) -> io::Result<()> {
+        if !self.base.get().is_null() {
+            return Ok(());
+        }
+        let size = stride(class);
+        let part = memory::address_space_part().map_or(REGION_BYTES_MAX, |part| part.max(size));
+        let mut bytes = REGION_BYTES_MAX.min(SLOTS_MAX as usize * size).min(part);
         loop {
             match memory::reserve(bytes) {
                 Ok(base) => {

@@ -72,6 +72,16 @@ pub(crate) fn address_space_max() -> u64 {
     rustix::process::getrlimit(rustix::process::Resource::As).current.unwrap_or(u64::MAX)
 }
 
+/// What of the address space may be taken for what is reserved ahead: an eighth of what the limit
+/// leaves; the rest is the program's. `None`: there is no limit.
+pub(crate) fn address_space_part() -> Option<usize> {
+    let most = rustix::process::getrlimit(rustix::process::Resource::As).current?;
+    // Where nobody says what is used the limit itself has to do.
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0);
+    Some((most.saturating_sub(pages * PAGE as u64) / 8) as usize)
+}
+
 /// Asks for huge pages where they are to be had.
 ///
 /// # Safety
