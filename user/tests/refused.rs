@@ -172,6 +172,23 @@ fn limited_address_space_is_left_to_the_program() {
     fs::remove_dir_all(folder).expect("ours");
 }
 
+/// One that it sets itself, which the command cannot know of.
+#[test]
+fn address_space_that_the_program_limits_is_left_to_it() {
+    if !can_run(&["cc"]) {
+        return;
+    }
+    let folder = folder("limited");
+    let program = compile(&folder.join("limited"), &["cc"], &source("limited.c")).expect("built");
+    for mebibytes in ["600", "900", "4000"] {
+        let output = output(run(&[name(&program), mebibytes]));
+        assert_eq!(text(&output.stdout), "kernel\n", "{mebibytes}: {output:?}");
+        let said = said(&output).unwrap_or_default();
+        assert_eq!(said, "address space is limited (RLIMIT_AS)", "{mebibytes}: {output:?}");
+    }
+    fs::remove_dir_all(folder).expect("ours");
+}
+
 #[test]
 fn a_small_main_stack_is_left_to_the_program() {
     if !can_run(&["cc"]) {

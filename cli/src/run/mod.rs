@@ -125,7 +125,9 @@ What differs with --threads user:
   that one, too. ps -L, top -H and pidstat -t show the main thread, the
   workers (heddle-0, heddle-1, ...) and heddle's helpers (heddle-monitor, heddle-steward,
   heddle-signals, heddle-blocking, heddle-proxy); heddle ps and heddle top show the threads. The
-  size of the process in top (VIRT) has 256 GiB in which stacks may lie.
+  size of the process in top (VIRT) has 256 GiB in which stacks may lie. They count towards a limit
+  on its address space (RLIMIT_AS): below one that the program sets itself before its first thread
+  its threads are kernel threads, and below one that it sets later it is given no more.
   A signal that is sent to a thread is handled there, on its own stack or its alternate one; not
   while it waits for a disk, but after that. Nor does a cancellation end that wait, nor the look-up
   of a name but by getaddrinfo; while stdio reads or writes it makes that fail with EINTR and ends

@@ -5,7 +5,7 @@
 //!
 //! A kernel thread is made when the program brings the stack itself, asks for a real-time policy,
 //! or for more stack than the runtime's largest; in a forked child; and everywhere if the runtime
-//! can't have full threads here, which is said once.
+//! can't have full threads here, or would take what a limit leaves the program, which is said once.
 //!
 //! # Safety
 //! For all exported functions of this file: pointers are valid, and the start function may be
@@ -21,6 +21,7 @@ use std::sync::{Mutex, Once, OnceLock};
 use heddle::raw;
 use heddle::thread::{Builder, Thread};
 use libc::{cpu_set_t, pthread_attr_t, pthread_t};
+use rustix::process::{Resource, getrlimit};
 
 use super::attributes::Wanted;
 use super::schedule::Schedule;
@@ -95,11 +96,16 @@ fn prepare() {
 /// Starts the runtime as the run asks for it. Where that fails, making a thread says why.
 ///
 /// # Errors
-/// Why there can be no full threads beside this C library's objects.
+/// Why there can be no full threads beside this C library's objects, or below this limit.
 fn start_runtime() -> Result<(), &'static str> {
     static STARTED: OnceLock<Result<(), &'static str>> = OnceLock::new();
     *STARTED.get_or_init(|| {
         layout::check()?;
+        // Stacks are reserved ahead: that would take what the program needs itself. The command
+        // begins no program below such a limit; this one it has set before its first thread.
+        if getrlimit(Resource::As).current.is_some() {
+            return Err("address space is limited (RLIMIT_AS)");
+        }
         raw::describe_full_threads(size_of::<Pthread>());
         for (low, high) in environment::guarded_texts() {
             raw::guard_text(low, high);
