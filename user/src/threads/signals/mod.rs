@@ -14,7 +14,9 @@
 //! 1. A sender adds the signal, then calls the thread. The thread takes the call first and looks
 //!    at what is pending then. So no signal is left behind.
 //! 2. A wait that a call has ended goes on, or fails with EINTR, as [`interrupted`] says.
-//! 3. Signals that the thread has blocked stay pending until it unblocks them or waits for them.
+//! 3. Signals that the thread has blocked stay pending until it unblocks them or waits for them. It
+//!    is not called for them: the sender adds one before it looks at the mask, and the thread
+//!    changes the mask before it looks at what is pending.
 //! 4. What is pending of a signal that the program begins to ignore is discarded (`discard.rs`).
 //! 5. A call that waits with another mask ([`Masked`]) looks itself for what this mask lets
 //!    through, and nobody else does meanwhile: a handler that ran elsewhere would not end the wait.
@@ -172,7 +174,7 @@ impl Signals {
         self.wanted.store(0, Relaxed);
     }
 
-    /// Whether the thread takes `signal` when it is sent to the process.
+    /// Whether the thread takes `signal` when it is sent to it, or to the process.
     fn lets_through(&self, signal: u64) -> bool {
         // ORDER: SeqCst, see `process.rs`.
         (!self.blocked.load(SeqCst) | self.wanted.load(SeqCst)) & signal != 0
@@ -245,6 +247,8 @@ fn send_info(target: &Pthread, info: &siginfo_t) -> c_int {
     match this() {
         Some(me) if ptr::eq(me, target) && me.signals.masked.get().is_some() => {}
         Some(me) if ptr::eq(me, target) => drop(deliver(me)),
+        // Item 3 of the protocol; a wait goes on, as nothing has come to it.
+        _ if !target.signals.lets_through(bit(signal)) => {}
         _ => raw::when_unpinned(call, target.slot.load(Relaxed) as usize),
     }
     0

@@ -27,7 +27,7 @@
 use core::cell::{Cell, UnsafeCell};
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
 use libc::siginfo_t;
 
@@ -163,8 +163,8 @@ impl Pending {
 
     /// A bit for each signal that is pending.
     pub fn set(&self) -> u64 {
-        // ORDER: pairs with the Release in `add`.
-        self.set.load(Acquire)
+        // ORDER: pairs with those in `add`; SeqCst: after the mask of the caller, see `mod.rs`.
+        self.set.load(SeqCst)
     }
 
     /// Adds a signal.
@@ -174,8 +174,9 @@ impl Pending {
         if ADDED.load(Relaxed) & signal == 0 {
             ADDED.fetch_or(signal, Relaxed);
         }
-        // ORDER: AcqRel, step 2: who finds the bit is followed by the handler of who has set it.
-        if !is_queued && self.set.fetch_or(signal, AcqRel) & signal != 0 {
+        // ORDER: step 2: who finds the bit is followed by the handler of who has set it. SeqCst:
+        // before the look at the thread's mask, see `mod.rs`.
+        if !is_queued && self.set.fetch_or(signal, SeqCst) & signal != 0 {
             return Added::Bare;
         }
         let mut added = Added::Bare;
@@ -191,8 +192,8 @@ impl Pending {
             }
         }
         if is_queued {
-            // ORDER: Release, step 3: what was linked is seen by who sees the bit.
-            self.set.fetch_or(signal, Release);
+            // ORDER: step 3: what was linked is seen by who sees the bit. SeqCst as above.
+            self.set.fetch_or(signal, SeqCst);
         }
         added
     }
