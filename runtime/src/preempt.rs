@@ -36,7 +36,8 @@
 //! text in which a thread may sleep for long is made so that the thread answers in its middle
 //! ([`full::answering`]); it is not preempted there. So it does where the C library itself reads or
 //! writes, as in stdio: natively handlers run there, too. The call fails with EINTR if a handler
-//! wants that, or the thread is cancelled, which ends at its next point of cancellation.
+//! wants that, or the thread is cancelled: who has made it ends the thread, or its next point of
+//! cancellation does.
 //!
 //! The signal is SIGURG. Its default is to be ignored, so one that comes when no handler is there,
 //! or not any more, harms nobody; programs that use it expect it without a reason; the C library

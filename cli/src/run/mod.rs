@@ -130,9 +130,10 @@ What differs with --threads user:
   its threads are kernel threads, and below one that it sets later it is given no more.
   A signal that is sent to a thread is handled there, on its own stack or its alternate one; not
   while it waits for a disk, but after that. Nor does a cancellation end that wait, nor the look-up
-  of a name but by getaddrinfo; while stdio reads or writes it makes that fail with EINTR and ends
-  the thread at its next point of cancellation. A look-up is made as /etc/resolv.conf says, not the
-  thread's _res. A handler is told the registers of its own call. A signal for the
+  of a name but by getaddrinfo; where the C library writes past its streams, as dprintf may, it
+  makes that fail with EINTR and ends the thread at its next point of cancellation. A look-up is
+  made as /etc/resolv.conf says, not the thread's _res. A handler is told the registers of its own
+  call. A signal for the
   process that none of the program's kernel threads lets through is handled by a thread that does,
   up to some ms later; up to a second where the main thread had let it through in a handler alone.
   SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP and SIGABRT act at once where they are sent to a process

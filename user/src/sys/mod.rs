@@ -17,4 +17,5 @@ pub mod proxy;
 pub mod robust;
 pub mod scheduling;
 pub mod signals;
+mod stdio;
 mod syscall;

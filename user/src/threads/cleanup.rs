@@ -3,10 +3,15 @@
 //!
 //! C++ code, and C with exceptions, have their handlers as destructors and need nothing of this.
 //!
+//! The C library itself, and programs of long ago, have them in a list of the thread's structure:
+//! so `fprintf` lets the stream's lock go. The C library runs it in its own unwinds; here it is run
+//! by [`run_older`].
+//!
 //! # Safety
 //! For all exported functions of this file: the buffer is the caller's, open or being closed.
 
 use core::ffi::{c_int, c_void};
+use core::ptr;
 
 use super::{Pthread, end, this};
 
@@ -37,7 +42,22 @@ unsafe extern "C-unwind" {
     fn __pthread_unregister_cancel(buffer: *mut Buffer);
     fn __pthread_unwind_next(buffer: *mut Buffer) -> !;
     fn _longjmp(buffer: *mut Buffer, value: c_int) -> !;
+    fn _pthread_cleanup_push(entry: *mut Older, routine: Routine, argument: *mut c_void);
+    fn _pthread_cleanup_pop(entry: *mut Older, runs: c_int);
 }
+
+type Routine = unsafe extern "C-unwind" fn(*mut c_void);
+
+/// glibc's `struct _pthread_cleanup_buffer`.
+#[repr(C)]
+struct Older {
+    routine: Routine,
+    argument: *mut c_void,
+    kind: c_int,
+    outer: *mut Older,
+}
+
+unsafe extern "C-unwind" fn nothing(_: *mut c_void) {}
 
 impl Buffer {
     /// The stack pointer of the frame that it lies in.
@@ -64,6 +84,32 @@ pub fn jump_into(me: &'static Pthread, frame: usize) {
         if !buffer.is_null() && frame >= (*buffer).frame() {
             _longjmp(buffer, 1);
         }
+    }
+}
+
+/// Takes the innermost entry out of the calling thread's list, if it lies in a frame that was left.
+fn take_older(frame: usize) -> Option<(Routine, *mut c_void)> {
+    let mut own =
+        Older { routine: nothing, argument: ptr::null_mut(), kind: 0, outer: ptr::null_mut() };
+    // SAFETY: an entry of ours, which tells what is behind it; it is taken out again, with that one
+    // perhaps. What is there has not been left but for this unwind, which changes nothing in it.
+    unsafe {
+        _pthread_cleanup_push(&mut own, nothing, ptr::null_mut());
+        let innermost = own.outer.as_ref().filter(|it| ptr::from_ref(*it).addr() <= frame);
+        let taken = innermost.map(|it| (it.routine, it.argument));
+        if let Some(innermost) = innermost {
+            own.outer = innermost.outer;
+        }
+        _pthread_cleanup_pop(&mut own, 0);
+        taken
+    }
+}
+
+/// Runs what the thread's list has for frames that the unwind has left when it comes to `frame`.
+pub fn run_older(frame: usize) {
+    while let Some((routine, argument)) = take_older(frame) {
+        // SAFETY: who has put it there said so.
+        unsafe { routine(argument) };
     }
 }
 

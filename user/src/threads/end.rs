@@ -98,10 +98,13 @@ unsafe extern "C-unwind" fn stop(
     // The stack pointer of the frame that is next: everything below it has been left.
     // SAFETY: the unwinder's own context.
     let frame = unsafe { _Unwind_GetCFA(context) };
+    let is_apart = me.signals.alternate().has(frame);
     shells::leave_below(me, frame);
+    if !is_apart {
+        cleanup::run_older(frame);
+    }
     cleanup::jump_into(me, frame);
     let base = me.own.base.get();
-    let is_apart = me.signals.alternate().has(frame);
     if actions & ACTION_END_OF_STACK != 0 || (base != 0 && frame > base && !is_apart) {
         end(me);
     }

@@ -1,0 +1,151 @@
+//! Where stdio reads and writes: points of cancellation, as the system calls behind them are.
+//!
+//! The C library makes these calls by itself, where nobody sees them. But it goes there by its
+//! tables of a stream's functions: in each that reads and writes a file there are two of ours,
+//! which look for a cancellation before the C library's own and where that was interrupted. A
+//! thread is ended from there by a forced unwind, as natively: the functions of stdio are made to
+//! let the stream's lock go then.
+//!
+//! Invariant: a table is changed only where it has those two functions side by side, and its pages
+//! are as they were after that. A C library that is made otherwise is left as it is: there a
+//! cancellation makes stdio's call fail with EINTR, and ends the thread at its next point.
+
+use core::ffi::{c_int, c_void};
+use core::mem::offset_of;
+use core::ptr;
+use core::slice;
+use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::Relaxed;
+
+use libc::{dl_phdr_info, ssize_t};
+
+use crate::errno;
+use crate::threads::cancel;
+
+/// What glibc's `FILE` has for everybody: the rest is only passed on.
+#[repr(C)]
+struct Stream {
+    flags: c_int,
+    pointers: [usize; 13],
+    fd: c_int,
+    more_flags: c_int,
+}
+
+const _: () = assert!(offset_of!(Stream, fd) == 112);
+
+/// In `more_flags`: its system calls are no points of cancellation (`_IO_FLAGS2_NOTCANCEL`).
+const NO_POINT: c_int = 2;
+const WORD: usize = size_of::<usize>();
+
+// SAFETY: the C library's functions and table, which are in its ABI; of the table only the place
+// is asked.
+unsafe extern "C-unwind" {
+    static _IO_file_jumps: usize;
+    fn _IO_file_read(stream: *mut Stream, to: *mut c_void, bytes: ssize_t) -> ssize_t;
+    fn _IO_file_write(stream: *mut Stream, from: *const c_void, bytes: ssize_t) -> ssize_t;
+}
+
+/// Whether the caller is to be ended here.
+///
+/// # Safety
+/// 1. The stream is the caller's.
+unsafe fn is_due(stream: *const Stream) -> bool {
+    // SAFETY: by 1.
+    cancel::check() && unsafe { (*stream).more_flags } & NO_POINT == 0
+}
+
+unsafe extern "C-unwind" fn read(stream: *mut Stream, to: *mut c_void, bytes: ssize_t) -> ssize_t {
+    // SAFETY: the C library's call, passed on.
+    unsafe {
+        if is_due(stream) {
+            cancel::act();
+        }
+        let result = _IO_file_read(stream, to, bytes);
+        if result < 0 && errno::get() == libc::EINTR && is_due(stream) {
+            cancel::act();
+        }
+        result
+    }
+}
+
+unsafe extern "C-unwind" fn write(
+    stream: *mut Stream,
+    from: *const c_void,
+    bytes: ssize_t,
+) -> ssize_t {
+    // SAFETY: the C library's call, passed on.
+    unsafe {
+        if is_due(stream) {
+            cancel::act();
+        }
+        let flags = (*stream).flags;
+        let result = _IO_file_write(stream, from, bytes);
+        if result < bytes && errno::get() == libc::EINTR && is_due(stream) {
+            // It has noted an error, of which natively there is none.
+            (*stream).flags = flags;
+            cancel::act();
+        }
+        result
+    }
+}
+
+/// Changes the tables in what an object has for constants, if it is the one that has the first.
+unsafe extern "C" fn look_at(info: *mut dl_phdr_info, _size: usize, _: *mut c_void) -> c_int {
+    let table = (&raw const _IO_file_jumps).addr();
+    // SAFETY: the loader's description of an object, which is mapped.
+    let (base, headers) = unsafe {
+        let info = &*info;
+        (info.dlpi_addr as usize, slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()))
+    };
+    let constants = headers.iter().filter(|it| it.p_type == libc::PT_GNU_RELRO).map(|it| {
+        let start = base + it.p_vaddr as usize;
+        start..start + it.p_memsz as usize
+    });
+    let Some(constants) = constants.into_iter().find(|it| it.contains(&table)) else { return 0 };
+    let start = constants.start.next_multiple_of(WORD);
+    // SAFETY: words of the object, which nobody changes any more.
+    let words = unsafe {
+        slice::from_raw_parts(
+            ptr::with_exposed_provenance::<AtomicUsize>(start),
+            (constants.end - start) / WORD,
+        )
+    };
+    let theirs = [_IO_file_read as *const () as usize, _IO_file_write as *const () as usize];
+    let ours = [read as *const () as usize, write as *const () as usize];
+    for pair in words.windows(2) {
+        if pair[0].load(Relaxed) == theirs[0] && pair[1].load(Relaxed) == theirs[1] {
+            replace(pair, ours);
+        }
+    }
+    1
+}
+
+/// Writes to words of constants.
+fn replace(words: &[AtomicUsize], values: [usize; 2]) {
+    // SAFETY: a number.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+    let start = words.as_ptr().expose_provenance();
+    let first = start & !(page - 1);
+    let bytes = (start + size_of_val(words)).next_multiple_of(page) - first;
+    let protect = |protection| {
+        // SAFETY: pages of constants, which keep what they have.
+        unsafe { libc::mprotect(ptr::with_exposed_provenance_mut(first), bytes, protection) }
+    };
+    if protect(libc::PROT_READ | libc::PROT_WRITE) != 0 {
+        return;
+    }
+    for (word, value) in words.iter().zip(values) {
+        word.store(value, Relaxed);
+    }
+    protect(libc::PROT_READ);
+}
+
+extern "C" fn at_load() {
+    // SAFETY: a function for it.
+    unsafe { libc::dl_iterate_phdr(Some(look_at), ptr::null_mut()) };
+}
+
+/// Before there are several threads: to ask takes the loader's lock.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = at_load;
