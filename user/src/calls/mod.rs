@@ -25,6 +25,7 @@
 //! 2. A call that was cancelled leaves nothing that needs a destructor: the thread's stack is
 //!    unwound by force from [`made`].
 
+mod aio;
 mod disk;
 mod elsewhere;
 mod file;

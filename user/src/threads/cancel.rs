@@ -94,7 +94,7 @@ pub fn put_back(was_enabled: bool) {
 }
 
 /// The calling full thread's cancellation was enabled, perhaps: one that is pending may be due.
-fn act_if_asynchronous() {
+pub fn act_if_asynchronous() {
     if is_asynchronous() {
         test();
     }
