@@ -10,8 +10,8 @@
 #![allow(dead_code, unused_imports, missing_docs)]
 
 mod arch;
-mod cond_models;
 mod compensate_models;
+mod cond_models;
 mod control;
 mod crowd_models;
 mod fresh_models;

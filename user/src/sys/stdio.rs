@@ -54,6 +54,8 @@ unsafe fn is_due(stream: *const Stream) -> bool {
     cancel::check() && unsafe { (*stream).more_flags } & NO_POINT == 0
 }
 
+/// # Safety
+/// As the C library's function.
 unsafe extern "C-unwind" fn read(stream: *mut Stream, to: *mut c_void, bytes: ssize_t) -> ssize_t {
     // SAFETY: the C library's call, passed on.
     unsafe {
@@ -68,6 +70,8 @@ unsafe extern "C-unwind" fn read(stream: *mut Stream, to: *mut c_void, bytes: ss
     }
 }
 
+/// # Safety
+/// As the C library's function.
 unsafe extern "C-unwind" fn write(
     stream: *mut Stream,
     from: *const c_void,
@@ -90,6 +94,9 @@ unsafe extern "C-unwind" fn write(
 }
 
 /// Changes the tables in what an object has for constants, if it is the one that has the first.
+///
+/// # Safety
+/// The loader calls it.
 unsafe extern "C" fn look_at(info: *mut dl_phdr_info, _size: usize, _: *mut c_void) -> c_int {
     let table = (&raw const _IO_file_jumps).addr();
     // SAFETY: the loader's description of an object, which is mapped.
