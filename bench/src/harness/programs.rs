@@ -124,12 +124,12 @@ impl Programs {
     fn peak(&self) -> Result<PathBuf, String> {
         let repo = self.sources.parent().unwrap_or(&self.sources);
         let include = |folder: &str| format!("-I{}", repo.join(folder).join("include").display());
-        let source = repo.join("preload/c/peak.c");
+        let source = |name: &str| repo.join("preload/c").join(name).display().to_string();
         let (record, preload) = (include("record"), include("preload"));
-        let source_text = source.to_string_lossy();
-        let flags = [record.as_str(), preload.as_str(), &source_text, "-pthread"];
+        let (peak, descriptor) = (source("peak.c"), source("descriptor.c"));
+        let flags = [record.as_str(), &preload, &peak, &descriptor, "-pthread"];
         let built = self.target.join("peers/peak_cost");
-        if modified(&built) < source.parent().and_then(newest) {
+        if modified(&built) < newest(&repo.join("preload/c")) {
             // Its peers' folder alone would not show that the library changed.
             let _ = std::fs::remove_file(&built);
         }
