@@ -76,6 +76,33 @@ static void *inotify(void *arg)
 	return arg;
 }
 
+static void *reads_nothing(void *fd)
+{
+	char event[4096];
+
+	read((int)(long)fd, event, sizeof event);
+	CHECK(0);
+	return NULL;
+}
+
+/* Whatever the reader has come to when it is cancelled. */
+static void *cancelled(void *arg)
+{
+	int fd = inotify_init1(IN_CLOEXEC);
+	void *result;
+
+	for (int turn = 0; turn < 2000; turn++) {
+		pthread_t reader = start_thread(reads_nothing, (void *)(long)fd);
+		for (volatile int i = 0; i < turn * 16; i++)
+			;
+		CHECK_EQ(pthread_cancel(reader), 0);
+		CHECK_EQ(pthread_join(reader, &result), 0);
+		CHECK(result == PTHREAD_CANCELED);
+	}
+	close(fd);
+	return arg;
+}
+
 static void *waits(void *slave)
 {
 	char byte;
@@ -102,5 +129,6 @@ int main(void)
 {
 	join_thread(start_thread(terminal, NULL));
 	join_thread(start_thread(inotify, NULL));
+	join_thread(start_thread(cancelled, NULL));
 	return 0;
 }

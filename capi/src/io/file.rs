@@ -57,8 +57,16 @@ fn kind_of(fd: c_int) -> Result<FileKind, Stop> {
     let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
     // SAFETY: an empty path and a valid place.
     let failed = unsafe { libc::statx(fd, c"".as_ptr(), flags, libc::STATX_TYPE, &mut status) };
-    checked(failed as isize)?;
-    Ok(match libc::mode_t::from(status.stx_mode) & libc::S_IFMT {
+    let mut mode = libc::mode_t::from(status.stx_mode);
+    if failed != 0 {
+        // Some filters on system calls refuse it.
+        // SAFETY: all zero bytes are a valid `stat`, which the kernel overwrites.
+        let mut status: libc::stat = unsafe { core::mem::zeroed() };
+        // SAFETY: a valid place.
+        checked(unsafe { libc::fstat(fd, &mut status) } as isize)?;
+        mode = status.st_mode;
+    }
+    Ok(match mode & libc::S_IFMT {
         libc::S_IFREG | libc::S_IFBLK | libc::S_IFDIR => FileKind::Disk,
         libc::S_IFSOCK => FileKind::Socket,
         _ => FileKind::Other,

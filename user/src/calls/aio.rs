@@ -86,8 +86,11 @@ unsafe fn list_and_wait(list: *const *mut aiocb, count: c_int) -> Result<isize> 
     // SAFETY: by 1.
     let asked =
         checked(unsafe { libc::lio_listio(LIO_NOWAIT, list, count, ptr::null_mut()) as isize });
+    if count <= 0 {
+        return asked;
+    }
     // SAFETY: by 1.
-    let all = unsafe { slice::from_raw_parts(list, count.max(0) as usize) };
+    let all = unsafe { slice::from_raw_parts(list, count as usize) };
     // SAFETY: by 1.
     let is_one =
         |it: &&*mut aiocb| unsafe { it.as_ref() }.is_some_and(|it| it.aio_lio_opcode != LIO_NOP);

@@ -3,10 +3,10 @@
 //! Invariant: a hint, for a number may be another file's by now. A wrong one costs a system call in
 //! vain, or a worker for as long as a disk takes; nobody waits for more because of it. So what
 //! could is asked again: what is taken for a socket says so itself when it is none, and what a
-//! write takes for a disk's file, whether it has a position; what has no try, whether it is ready,
-//! and no more is written than what is ready takes. (Of what has one and is not opened by
-//! its name, which is seen, an eventfd alone may have a writer wait, when its number is at its
-//! end.)
+//! write takes for a disk's file, whether it has a position; what has no try, whether it is ready:
+//! if not it is tried, and if it waits all the same, signals and a cancellation end that. (Of what
+//! has a position and is not opened by its name, which is seen, an eventfd alone may have a writer
+//! wait, when its number is at its end.)
 
 use core::ffi::c_int;
 use core::sync::atomic::AtomicU8;

@@ -12,14 +12,14 @@ use heddle::raw::{self, Interest};
 use libc::{iovec, msghdr, off_t, termios};
 
 use super::{
-    Limit, Result, Stop, checked, deadline_of, disk, flags_of, is_nonblocking, known, signal,
-    sockets, timeout_is_again, turns, wait_ready, wait_ready_once, wait_ready_unless,
+    Limit, Result, Stop, checked, deadline_of, disk, flags_of, is_nonblocking, known, resumed,
+    signal, sockets, timeout_is_again, turns, wait_ready, wait_ready_once, wait_ready_unless,
 };
 use crate::errno;
 use crate::sys::direct;
+pub use crate::sys::plain::HERE;
+use crate::sys::plain::Plain;
 
-/// The position of the file itself, instead of an offset.
-pub const HERE: off_t = -1;
 /// The kernel moves at most this many bytes at once.
 pub const BYTES_MAX: usize = 0x7fff_f000;
 
@@ -77,28 +77,21 @@ impl Transfer {
         Transfer { fd, direction, offset, flags, limit: Limit::default(), hold: None }
     }
 
-    /// The plain system call. One with a list of parts takes half as long again.
-    pub fn plain(&self, Parts { first, count, is_own }: Parts) -> isize {
+    /// The plain system call.
+    fn as_plain(&self, Parts { first, count, is_own }: Parts) -> Plain {
         let Transfer { fd, direction, offset, flags, .. } = *self;
+        let reads = direction == Direction::Read;
         if !is_own || count != 1 || flags != 0 {
-            // SAFETY: the caller's parts.
-            return unsafe {
-                match direction {
-                    Direction::Read => direct::preadv2(fd, first, count, offset, flags),
-                    Direction::Write => direct::pwritev2(fd, first, count, offset, flags),
-                }
-            };
+            return Plain::of_list(reads, fd, (first, count), offset, flags);
         }
-        // SAFETY: a part of this library's, and the caller's memory.
-        unsafe {
-            let iovec { iov_base, iov_len } = *first;
-            match (direction, offset) {
-                (Direction::Read, HERE) => direct::read(fd, iov_base, iov_len),
-                (Direction::Read, _) => direct::pread(fd, iov_base, iov_len, offset),
-                (Direction::Write, HERE) => direct::write(fd, iov_base, iov_len),
-                (Direction::Write, _) => direct::pwrite(fd, iov_base, iov_len, offset),
-            }
-        }
+        // SAFETY: a part of this library's.
+        Plain::of_one(reads, fd, unsafe { *first }, offset)
+    }
+
+    /// Makes the plain system call.
+    pub fn plain(&self, parts: Parts) -> isize {
+        // SAFETY: the caller's memory.
+        unsafe { self.as_plain(parts).make() }
     }
 
     /// The system call that never sleeps.
@@ -269,27 +262,34 @@ impl Transfer {
             return disk::transfer(self, parts);
         }
         self.hold = None;
-        if self.direction == Direction::Write {
+        if self.direction == Direction::Write && self.flags == 0 {
             known::note_untried(self.fd);
         }
         self.when_ready(parts)
     }
 
-    /// Waits until the file says that it is ready, then makes the plain call.
+    /// Waits until the file says that it is ready, then makes the plain call. Another process, or a
+    /// kernel thread, may be faster: then that waits, and signals and a cancellation end it.
     fn when_ready(&mut self, parts: Parts) -> Result<isize> {
+        let reads = self.direction == Direction::Read;
         let mut deadline = None;
         loop {
             // Of what a read is told no other thread's read is told as well.
-            let reads = self.direction == Direction::Read;
             let hold = reads.then(|| hold::reader(self.fd));
             if self.is_ready() {
-                let moved = checked(self.plain(parts))?;
-                let is_end = reads && moved == 0 && deadline.is_some();
-                return if is_end && is_gone(self.fd) {
-                    Err(Stop::Error(libc::EIO))
-                } else {
-                    Ok(moved)
-                };
+                // SAFETY: the caller's memory.
+                match unsafe { self.as_plain(parts).make_interruptible() } {
+                    Ok(0) if reads && deadline.is_some() && is_gone(self.fd) => {
+                        return Err(Stop::Error(libc::EIO));
+                    }
+                    Ok(moved) => return Ok(moved),
+                    Err(libc::EINTR) => {
+                        drop(hold);
+                        resumed(Stop::Cancelled, self.limit.always)?;
+                        continue;
+                    }
+                    Err(number) => return Err(Stop::Error(number)),
+                }
             }
             drop(hold);
             let until = match deadline {
@@ -316,8 +316,16 @@ impl Transfer {
         let reads = self.direction == Direction::Read;
         let events = if reads { libc::POLLIN } else { libc::POLLOUT };
         let mut poll = libc::pollfd { fd: self.fd, events, revents: 0 };
-        // SAFETY: one valid pollfd.
-        unsafe { direct::poll(&mut poll, 1) != 0 }
+        errno::kept(|| {
+            loop {
+                // A signal that is pending ends it, also where it would not have waited.
+                // SAFETY: one valid pollfd.
+                let count = unsafe { direct::poll(&mut poll, 1) };
+                if count >= 0 || errno::get() != libc::EINTR {
+                    return count != 0;
+                }
+            }
+        })
     }
 
     /// Whether a write has come to where it raises a signal: that is for the next call.
@@ -399,13 +407,17 @@ pub fn write(fd: c_int, parts: Parts, offset: off_t, flags: c_int) -> Result<isi
         return checked(unsafe { libc::write(fd, (*parts.first).iov_base, 0) });
     }
     if transfer.stays_in_memory() {
+        // It comes behind who reads a part after the other.
+        let _hold = (offset == HERE).then(|| hold::position(fd));
         return checked(transfer.plain(parts));
     }
     let is_plain = parts.is_own && offset == HERE && flags == 0;
-    let first = if is_plain && known::is_untried(fd) && total(parts) <= SMALL {
-        transfer.when_ready(parts)
-    } else {
+    let is_tried = !is_plain || !known::is_untried(fd) || total(parts) > SMALL;
+    let first = if is_tried || !transfer.is_ready() {
+        // What is not ready may be something else by now, which waits in another way.
         transfer.once(parts)
+    } else {
+        transfer.when_ready(parts)
     };
     let first = first.inspect_err(signal::broken_pipe)?;
     if first == 0 || first as usize >= total(parts) {

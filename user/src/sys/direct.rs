@@ -18,7 +18,7 @@ use libc::{
 
 /// The result of a call, or -1 and `errno`.
 #[inline(always)]
-unsafe fn call(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> isize {
+pub unsafe fn call(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> isize {
     // SAFETY: the caller's promise.
     unsafe { libc::syscall(number, a, b, c, d, e, f) as isize }
 }
@@ -75,28 +75,6 @@ pub unsafe fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> isize 
     unsafe { call(libc::SYS_sendmsg, [fd as usize, message as usize, flags as usize, 0, 0, 0]) }
 }
 
-pub unsafe fn read(fd: c_int, buffer: *mut c_void, length: usize) -> isize {
-    // SAFETY: the caller's arguments.
-    unsafe { call(libc::SYS_read, [fd as usize, buffer as usize, length, 0, 0, 0]) }
-}
-
-pub unsafe fn pread(fd: c_int, buffer: *mut c_void, length: usize, offset: off_t) -> isize {
-    let (buffer, offset) = (buffer as usize, offset as usize);
-    // SAFETY: the caller's arguments; an offset has an upper half on 32-bit machines only.
-    unsafe { call(libc::SYS_pread64, [fd as usize, buffer, length, offset, 0, 0]) }
-}
-
-pub unsafe fn write(fd: c_int, buffer: *const c_void, length: usize) -> isize {
-    // SAFETY: the caller's arguments.
-    unsafe { call(libc::SYS_write, [fd as usize, buffer as usize, length, 0, 0, 0]) }
-}
-
-pub unsafe fn pwrite(fd: c_int, buffer: *const c_void, length: usize, offset: off_t) -> isize {
-    let (buffer, offset) = (buffer as usize, offset as usize);
-    // SAFETY: the caller's arguments; an offset has an upper half on 32-bit machines only.
-    unsafe { call(libc::SYS_pwrite64, [fd as usize, buffer, length, offset, 0, 0]) }
-}
-
 /// Whether the file has a position; what is not for reading or writing has one, too. Waits for who
 /// moves bytes at that of a disk's file.
 pub fn is_seekable(fd: c_int) -> bool {
@@ -113,8 +91,15 @@ pub fn kind_of(fd: c_int) -> c_uint {
     let arguments = [fd as usize, c"".as_ptr() as usize, flags as usize, libc::STATX_TYPE as usize];
     let [fd, path, flags, mask] = arguments;
     // SAFETY: an empty path and a valid place.
-    unsafe { call(libc::SYS_statx, [fd, path, flags, mask, place, 0]) };
-    c_uint::from(status.stx_mode) & libc::S_IFMT
+    if unsafe { call(libc::SYS_statx, [fd, path, flags, mask, place, 0]) } == 0 {
+        return c_uint::from(status.stx_mode) & libc::S_IFMT;
+    }
+    // Some filters on system calls refuse it.
+    // SAFETY: all zero bytes are a valid `stat`, which the kernel overwrites.
+    let mut status: libc::stat = unsafe { core::mem::zeroed() };
+    // SAFETY: a valid place; there are so many descriptors at most.
+    let failed = unsafe { libc::fstat(fd as c_int, &mut status) } != 0;
+    if failed { 0 } else { status.st_mode & libc::S_IFMT }
 }
 
 pub unsafe fn preadv2(

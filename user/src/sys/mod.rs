@@ -12,6 +12,7 @@ pub mod interruptible;
 pub mod kept;
 mod loader;
 pub mod own_memory;
+pub mod plain;
 pub mod probed;
 pub mod proxy;
 pub mod robust;

@@ -106,7 +106,8 @@ unsafe extern "C" fn look_at(info: *mut dl_phdr_info, _size: usize, _: *mut c_vo
     };
     let constants = headers.iter().filter(|it| it.p_type == libc::PT_GNU_RELRO).map(|it| {
         let start = base + it.p_vaddr as usize;
-        start..start + it.p_memsz as usize
+        // What is left of a page behind them is no constant.
+        start..(start + it.p_memsz as usize) & !(page() - 1)
     });
     let Some(constants) = constants.into_iter().find(|it| it.contains(&table)) else { return 0 };
     let start = constants.start.next_multiple_of(WORD);
@@ -127,10 +128,15 @@ unsafe extern "C" fn look_at(info: *mut dl_phdr_info, _size: usize, _: *mut c_vo
     1
 }
 
+/// Bytes of a page.
+fn page() -> usize {
+    // SAFETY: a number.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+}
+
 /// Writes to words of constants.
 fn replace(words: &[AtomicUsize], values: [usize; 2]) {
-    // SAFETY: a number.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+    let page = page();
     let start = words.as_ptr().expose_provenance();
     let first = start & !(page - 1);
     let bytes = (start + size_of_val(words)).next_multiple_of(page) - first;

@@ -147,8 +147,9 @@ pub fn stray(info: &siginfo_t) {
         HELD.fetch_and(!signal, SeqCst);
         tell();
         // Its descriptor does not tell.
-        IS_WOKEN.store(true, SeqCst);
         signals::send_to(WATCHER.load(SeqCst), WAKES);
+        // Behind that: what it wakes takes it, or finds it at its next look.
+        IS_WOKEN.store(true, SeqCst);
     }
 }
 
