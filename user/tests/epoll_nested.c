@@ -5,11 +5,10 @@
  * with so many events that one call does not tell of all.
  */
 #define _GNU_SOURCE
-#include "check.h"
+#include "events.h"
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 
 enum { MANY = 300, AT_A_TIME = 16, WAITERS = 4, MESSAGES = 200, LONG_MS = 50000, SHORT_MS = 30 };
 
@@ -18,13 +17,6 @@ static int new_set(void)
 	int set = epoll_create1(EPOLL_CLOEXEC);
 	CHECK(set >= 0);
 	return set;
-}
-
-static int new_event(void)
-{
-	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	CHECK(fd >= 0);
-	return fd;
 }
 
 static void change(int set, int how, int fd, unsigned kinds)
@@ -45,29 +37,6 @@ static int next(int set, int limit_ms)
 	int count = epoll_wait(set, &event, 1, limit_ms);
 	CHECK(count == 0 || count == 1);
 	return count ? event.data.fd : -1;
-}
-
-static void tell(int fd)
-{
-	CHECK_EQ(eventfd_write(fd, 1), 0);
-}
-
-static void hear(int fd)
-{
-	eventfd_t value;
-	CHECK_EQ(eventfd_read(fd, &value), 0);
-}
-
-static void *tells_later(void *fd)
-{
-	sleep_ms(10);
-	tell((int)(intptr_t)fd);
-	return NULL;
-}
-
-static pthread_t later(int fd)
-{
-	return start_thread(tells_later, (void *)(intptr_t)fd);
 }
 
 static void levels(unsigned kinds, int depth)

@@ -5,47 +5,16 @@
  * and for sets in sets as deep as they go. No descriptor's number is taken while they wait.
  */
 #define _GNU_SOURCE
-#include "check.h"
+#include "events.h"
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 
 enum { LONG_MS = 50000, SHORT_MS = 30, MANY = 300, SHARING = 8, ROUNDS = 300, DEPTH = 5,
        LOOKS = 200 };
-
-static int new_event(void)
-{
-	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	CHECK(fd >= 0);
-	return fd;
-}
-
-static void tell(int fd)
-{
-	CHECK_EQ(eventfd_write(fd, 1), 0);
-}
-
-static void hear(int fd)
-{
-	eventfd_t value;
-	CHECK_EQ(eventfd_read(fd, &value), 0);
-}
-
-static void *tells_later(void *fd)
-{
-	sleep_ms(10);
-	tell((int)(intptr_t)fd);
-	return NULL;
-}
-
-static pthread_t later(int fd)
-{
-	return start_thread(tells_later, (void *)(intptr_t)fd);
-}
 
 /* Which of `count` descriptors that one waits for to read is told of. */
 static void waits_for_one_of(int count)
