@@ -136,7 +136,7 @@ fn redis_keeps_values_with_io_threads() {
     let text = port.to_string();
     let folder = folder("redis");
     let place = folder.to_str().expect("a name");
-    let _server = serve(
+    let server = serve(
         &[
             "redis-server",
             "--port",
@@ -160,4 +160,6 @@ fn redis_keeps_values_with_io_threads() {
         let answer = format!("${}\r\n{value}\r\n", value.len());
         ask(stream, &format!("GET k{n}\r\n"), &answer);
     });
+    drop(server);
+    fs::remove_dir_all(folder).expect("ours");
 }
