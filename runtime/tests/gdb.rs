@@ -39,6 +39,9 @@ fn gdb_backtraces_a_parked_thread() {
     let parked: usize = kinds.map(|kind| text.matches(kind).count()).iter().sum();
     assert_eq!(parked, 2, "{text}{errors}");
     let frames = text.split("other philosopher").last().unwrap();
-    assert!(frames.contains("Semaphore::acquire"), "{text}{errors}");
-    assert!(frames.contains("deadlock::main"), "{text}{errors}");
+    // Compilers write paths in more ways than one, with `<>` and hashes in between.
+    for words in [["Semaphore", "::acquire"], ["deadlock", "::main"]] {
+        let is_shown = |frame: &str| words.iter().all(|word| frame.contains(word));
+        assert!(frames.lines().any(is_shown), "{words:?}: {text}{errors}");
+    }
 }
