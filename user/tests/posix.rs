@@ -6,7 +6,7 @@
 //! promises. Then come the ways in which programs are run; the last ones take a third of the C
 //! API's programs, by turns, and all of them with `HEDDLE_NIGHTLY=ways`:
 //!
-//! - libheddle-user alone, as it is, with one worker, and on epoll;
+//! - libheddle-user alone, as it is, with one worker, and with rings;
 //! - `heddle run --threads user`, so with both libraries and the plan;
 //! - with the C libraries of other Debian releases, their loaders called directly
 //!   (`scripts/c-libraries`).
@@ -79,7 +79,7 @@ fn loaded_ways() -> [Way; 3] {
     [
         Way::new("user", How::Loaded, &[]),
         Way::new("one worker", How::Loaded, &[("HEDDLE_WORKERS", "1")]),
-        Way::new("epoll", How::Loaded, &[("HEDDLE_IO", "epoll")]),
+        Way::new("uring", How::Loaded, &[("HEDDLE_IO", "uring")]),
     ]
 }
 

@@ -37,7 +37,6 @@ fn strace_shows_what_the_workers_do() {
     let mut command = Command::new("strace");
     command.args(["-f", "-o"]).arg(&trace);
     on_workers(&mut command, &program);
-    command.env("HEDDLE_IO", "epoll");
     let output = output(command);
     if !output.status.success() && text(&output.stderr).contains("ptrace") {
         return println!("skip: this machine does not allow tracing: {output:?}");

@@ -207,8 +207,8 @@ Debugging with --threads user:
   the roles of a policy; gcore leaves their stacks out, `heddle gcore FILE` in gdb puts them in.
   backtrace() and other unwinders end at the start function. strace -f and perf follow the workers:
   a call or a sample is that of the thread that the worker runs then, and perf's call graphs
-  (--call-graph dwarf) say which. Waits are not calls of their own, and io_uring hides some;
-  HEDDLE_IO=epoll shows them. gdb stops at SIGURG, which preempts threads, unless told
+  (--call-graph dwarf) say which. A wait is not a call of its own: a thread that waits is armed in
+  its worker's epoll set. gdb stops at SIGURG, which preempts threads, unless told
   `handle SIGURG nostop noprint pass`; heddle.py tells it.
 
 JSON report:

@@ -125,9 +125,12 @@ fn start_runtime() -> Result<(), &'static str> {
         signals::actions::begin();
         signals::raised::begin();
         process::start();
-        if let Some(count) = environment::workers() {
-            let _ = heddle::Config::new().workers(count).start();
-        }
+        // Full threads wait in epoll sets: a ring would be one more thing to ask, and to fork.
+        let config = heddle::Config::new().full_threads(true);
+        let _ = match environment::workers() {
+            Some(count) => config.workers(count).start(),
+            None => config.start(),
+        };
         Ok(())
     })
 }

@@ -41,7 +41,7 @@ pub fn seed() -> u64 {
 pub fn environment(choice: u64) -> Said {
     let mut said = vec![("HEDDLE_WORKERS", (1 + choice % 4).to_string())];
     if choice >> 8 & 3 == 0 {
-        said.push(("HEDDLE_IO", "epoll".to_owned()));
+        said.push(("HEDDLE_IO", "uring".to_owned()));
     }
     if choice >> 16 & 3 != 0 {
         said.push(("HEDDLE_SLICE", (1 + (choice >> 24) % 8).to_string()));

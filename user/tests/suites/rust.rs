@@ -12,7 +12,7 @@ const WAYS: &[&[(&str, &str)]] = &[
     &[],
     &[("HEDDLE_WORKERS", "1")],
     &[("HEDDLE_WORKERS", "4"), ("HEDDLE_SLICE", "1")],
-    &[("HEDDLE_IO", "epoll")],
+    &[("HEDDLE_IO", "uring")],
 ];
 
 #[test]
