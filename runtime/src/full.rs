@@ -302,6 +302,14 @@ pub(crate) fn give_way() -> bool {
     on_worker(Worker::give_way)
 }
 
+/// Has those go first whose events have come to the caller's worker, if it is a full thread and
+/// nobody else is ready there; false: nobody went. A system call.
+#[inline(never)]
+pub fn give_way_to_events() -> bool {
+    let mut went = false;
+    on_worker(|worker, me| went = worker.give_way_to_events(me)) && went
+}
+
 #[inline(always)]
 fn on_worker(leave: impl FnOnce(&'static Worker, &'static Control)) -> bool {
     let Some(me) = me() else { return false };

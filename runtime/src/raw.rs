@@ -26,7 +26,7 @@ pub use crate::lot::{
 pub use crate::stack::observer::{Observer, observe};
 pub use crate::sync::raw_mutex::RawMutex;
 pub use crate::sys::{clock::now_ns, descriptor, place::Place};
-pub use crate::thread::{builder::Known, give_way};
+pub use crate::thread::{builder::Known, give_way, give_way_to_events};
 pub use crate::wait::{Batch, Locked, WaitQueue, wake};
 
 /// Body of a raw thread. It may return, or leave through [`finish`] at any depth.

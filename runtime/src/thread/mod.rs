@@ -21,6 +21,8 @@ pub use park::{park, park_timeout};
 pub use scope::{Scope, ScopedJoinHandle, scope};
 pub use std::thread::Result;
 
+#[doc(hidden)]
+pub use crate::full::give_way_to_events;
 pub(crate) use join::{abandon_join, join_until};
 pub(crate) use packet::{begin, destroy_values, end_destroyed, end_raw};
 pub(crate) use park::{abandon_park, park_until, unpark};

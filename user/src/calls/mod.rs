@@ -200,15 +200,23 @@ fn retry(
     limit: &mut Limit,
     mut attempt: impl FnMut() -> isize,
 ) -> Result<isize> {
+    let mut went = false;
     loop {
         match checked(attempt()) {
-            Err(Stop::Error(libc::EAGAIN)) => {}
+            Err(Stop::Error(libc::EAGAIN)) => {
+                if interest == Interest::Read && turns::events_first(&mut went) {
+                    continue;
+                }
+            }
             // The thread was called, or its worker asked to let others go on.
             Err(Stop::Error(libc::EINTR)) => {
                 resumed(Stop::Cancelled, limit.always)?;
                 continue;
             }
-            other => return other,
+            other => {
+                turns::found(went);
+                return other;
+            }
         }
         let until = match limit.deadline {
             Some(known) => known,

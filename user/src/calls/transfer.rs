@@ -193,16 +193,24 @@ impl Transfer {
             // There the kernel waits for the disk whatever it is told.
             return disk::transfer(self, parts);
         }
+        let reads = self.direction == Direction::Read && self.offset == HERE;
+        let mut went = false;
         loop {
             match checked(self.attempt(parts)) {
                 Err(Stop::Error(libc::EINTR)) => {}
                 Err(Stop::Error(libc::EAGAIN)) if self.flags & libc::RWF_NOWAIT == 0 => {
+                    if reads && turns::events_first(&mut went) {
+                        continue;
+                    }
                     return self.wait_and_move(parts);
                 }
                 Err(Stop::Error(libc::EOPNOTSUPP | libc::ENOSYS)) => {
                     return self.without_try(parts);
                 }
-                other => return other,
+                other => {
+                    turns::found(went);
+                    return other;
+                }
             }
         }
     }

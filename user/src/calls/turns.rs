@@ -4,16 +4,50 @@
 //! something to receive, and the try is not in vain. An event loop is told before what is ready:
 //! it yields before it asks, and finds more ready at once.
 //!
+//! Of two threads that send each other something, one at a time, the one's message is an event
+//! that the worker has not looked for when the other tries to receive. So a try that was in vain is
+//! made again when those have run whose events have come; then both are always ready, and neither
+//! waits in the kernel again. A ping-pong by two pipes takes 2.6 us of CPU time that way, and 8.8
+//! where each receive waits.
+//!
 //! Invariant: a hint. Whatever it says, a thread that has to wait waits.
 
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::threads::own;
 
+/// After a second try in vain so many receives of that thread make none.
+const IN_VAIN: u8 = 15;
+
 /// Before a try that may find nothing yet.
 pub fn before_receive() {
     if !own::is_told().load(Relaxed) {
         heddle::raw::give_way();
+    }
+}
+
+/// A receive has found nothing: has those go first whose events have come. True: somebody went, and
+/// the next try may find something; `went` says so from then on.
+pub fn events_first(went: &mut bool) -> bool {
+    if *went || own::is_told().load(Relaxed) {
+        return false;
+    }
+    let in_vain = own::in_vain();
+    match in_vain.load(Relaxed) {
+        0 => in_vain.store(IN_VAIN, Relaxed),
+        left => {
+            in_vain.store(left - 1, Relaxed);
+            return false;
+        }
+    }
+    *went = heddle::raw::give_way_to_events();
+    *went
+}
+
+/// A receive has found something, at once or after others `went` first.
+pub fn found(went: bool) {
+    if went {
+        own::in_vain().store(0, Relaxed);
     }
 }
 

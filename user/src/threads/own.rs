@@ -5,7 +5,7 @@
 
 use core::ffi::c_void;
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicU32};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 
 use libc::pthread_t;
 
@@ -23,6 +23,8 @@ pub struct Own {
     pub kind: AtomicU32,
     /// It waits for events by asking what is ready (`calls/turns.rs`).
     is_told: AtomicBool,
+    /// So many receives that find nothing wait at once (`calls/turns.rs`).
+    in_vain: AtomicU8,
     /// Of a kernel thread that counts among the program's (`kernel.rs`): [`LIVES`], then [`ENDS`].
     pub end: AtomicU32,
 }
@@ -83,6 +85,12 @@ pub fn is_told() -> &'static AtomicBool {
 }
 
 /// See [`Own`].
+pub fn in_vain() -> &'static AtomicU8 {
+    // SAFETY: the calling thread's own words, which live as long as it.
+    unsafe { &(*words()).in_vain }
+}
+
+/// See [`Own`].
 pub fn end() -> &'static AtomicU32 {
     // SAFETY: the calling thread's own words, which live as long as it.
     unsafe { &(*words()).end }
@@ -100,10 +108,10 @@ pub fn is_running() -> bool {
 /// # Safety
 /// 1. They are those of a thread that can't run yet, or of the caller.
 pub unsafe fn set(words: *mut Own, thread: *const Pthread, kind: u32) {
-    let (is_told, end) = (AtomicBool::new(false), AtomicU32::new(0));
-    let kind = AtomicU32::new(kind);
+    let (is_told, in_vain) = (AtomicBool::new(false), AtomicU8::new(0));
+    let (kind, end) = (AtomicU32::new(kind), AtomicU32::new(0));
     // SAFETY: by 1.
-    unsafe { words.write(Own { running: thread, thread, kind, is_told, end }) };
+    unsafe { words.write(Own { running: thread, thread, kind, is_told, in_vain, end }) };
 }
 
 /// The caller has ended but for the switch away from it, or does not run on a worker any more for
