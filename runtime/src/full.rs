@@ -303,11 +303,10 @@ pub(crate) fn give_way() -> bool {
 }
 
 /// Has those go first whose events have come to the caller's worker, if it is a full thread and
-/// nobody else is ready there; false: nobody went. A system call.
+/// nobody else is ready there. A system call.
 #[inline(never)]
-pub fn give_way_to_events() -> bool {
-    let mut went = false;
-    on_worker(|worker, me| went = worker.give_way_to_events(me)) && went
+pub fn give_way_to_events() {
+    on_worker(Worker::give_way_to_events);
 }
 
 #[inline(always)]

@@ -51,6 +51,27 @@ fn strace_shows_what_the_workers_do() {
     fs::remove_dir_all(folder).expect("ours");
 }
 
+/// As `calls/turns.rs` has it; native threads would wait 4000 times.
+#[test]
+fn threads_that_take_turns_wait_seldom() {
+    if !can_run(&["cc", "strace"]) {
+        return;
+    }
+    let folder = folder("turns");
+    let (program, trace) = (program(&folder, "turns"), folder.join("trace"));
+    let mut command = Command::new("strace");
+    command.args(["-f", "-e", "trace=epoll_ctl", "-o"]).arg(&trace);
+    on_workers(&mut command, &program);
+    let output = output(command);
+    if !output.status.success() && text(&output.stderr).contains("ptrace") {
+        return println!("skip: this machine does not allow tracing: {output:?}");
+    }
+    assert!(output.status.success(), "{output:?}");
+    let waits = fs::read_to_string(trace).expect("a trace").matches("epoll_ctl(").count();
+    assert!((1..400).contains(&waits), "{waits} waits");
+    fs::remove_dir_all(folder).expect("ours");
+}
+
 #[test]
 fn perf_shows_what_threads_compute() {
     if !can_run(&["cc", "perf"]) {

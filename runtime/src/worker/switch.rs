@@ -125,16 +125,14 @@ impl Worker {
         }
     }
 
-    /// As [`Worker::give_way`], to those whose events have come, if nobody else is ready; false:
-    /// nobody went.
-    pub fn give_way_to_events(&'static self, me: &'static Control) -> bool {
-        let Some(set) = self.made_readiness().filter(|_| self.has_no_ready()) else { return false };
-        set.poll_for(self);
-        let went = self.offered.len() != 0;
-        if went {
+    /// As [`Worker::give_way`], to those whose events have come, if nobody else is ready.
+    pub fn give_way_to_events(&'static self, me: &'static Control) {
+        if self.has_no_ready()
+            && let Some(set) = self.made_readiness()
+        {
+            set.poll_for(self);
             self.give_way(me);
         }
-        went
     }
 
     /// As [`Worker::yield_full`], of a thread that is preempted.

@@ -200,11 +200,11 @@ fn retry(
     limit: &mut Limit,
     mut attempt: impl FnMut() -> isize,
 ) -> Result<isize> {
-    let mut went = false;
+    let mut again = false;
     loop {
         match checked(attempt()) {
             Err(Stop::Error(libc::EAGAIN)) => {
-                if interest == Interest::Read && turns::events_first(&mut went) {
+                if interest == Interest::Read && turns::events_first(&mut again, || {}) {
                     continue;
                 }
             }
@@ -214,7 +214,7 @@ fn retry(
                 continue;
             }
             other => {
-                turns::found(went);
+                turns::found(again);
                 return other;
             }
         }

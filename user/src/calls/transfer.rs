@@ -194,12 +194,13 @@ impl Transfer {
             return disk::transfer(self, parts);
         }
         let reads = self.direction == Direction::Read && self.offset == HERE;
-        let mut went = false;
+        let mut again = false;
         loop {
             match checked(self.attempt(parts)) {
                 Err(Stop::Error(libc::EINTR)) => {}
                 Err(Stop::Error(libc::EAGAIN)) if self.flags & libc::RWF_NOWAIT == 0 => {
-                    if reads && turns::events_first(&mut went) {
+                    // What others read meanwhile is theirs.
+                    if reads && turns::events_first(&mut again, || self.hold = None) {
                         continue;
                     }
                     return self.wait_and_move(parts);
@@ -208,7 +209,7 @@ impl Transfer {
                     return self.without_try(parts);
                 }
                 other => {
-                    turns::found(went);
+                    turns::found(again);
                     return other;
                 }
             }

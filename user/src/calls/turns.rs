@@ -26,10 +26,10 @@ pub fn before_receive() {
     }
 }
 
-/// A receive has found nothing: has those go first whose events have come. True: somebody went, and
-/// the next try may find something; `went` says so from then on.
-pub fn events_first(went: &mut bool) -> bool {
-    if *went || own::is_told().load(Relaxed) {
+/// A receive has found nothing: has those go first whose events have come, after `before`. True,
+/// once for each receive at most: it is to be tried again, as `again` says from then on.
+pub fn events_first(again: &mut bool, before: impl FnOnce()) -> bool {
+    if *again || own::is_told().load(Relaxed) {
         return false;
     }
     let in_vain = own::in_vain();
@@ -40,13 +40,15 @@ pub fn events_first(went: &mut bool) -> bool {
             return false;
         }
     }
-    *went = heddle::raw::give_way_to_events();
-    *went
+    before();
+    heddle::raw::give_way_to_events();
+    *again = true;
+    true
 }
 
-/// A receive has found something, at once or after others `went` first.
-pub fn found(went: bool) {
-    if went {
+/// A receive has found something, at once or when it was tried `again`.
+pub fn found(again: bool) {
+    if again {
         own::in_vain().store(0, Relaxed);
     }
 }
