@@ -69,9 +69,7 @@ fn own() -> Option<&'static Table> {
 pub(crate) fn leave() {
     let Some(table) = TABLE.get().filter(|_| !IS_LEFT.swap(true, Relaxed)) else { return };
     let bytes = table.capacity() as usize * size_of::<Record>();
-    let Ok(records) = memory::reserve(bytes) else { return };
-    // SAFETY: the whole of a reservation.
-    if unsafe { memory::commit(records, bytes) }.is_ok() {
+    if let Ok(records) = memory::open(bytes) {
         BASE.store(records.cast(), Relaxed);
         HAS_RECORDS.store(true, Relaxed);
     }

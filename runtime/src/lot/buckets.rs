@@ -37,7 +37,7 @@
 //! Not here: clocks (`mod.rs`); words that are shared with other processes (they need the kernel).
 //! Nothing here may be called from a signal handler but by way of `later.rs`.
 
-use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use core::time::Duration;
 
 use super::node::Node;
@@ -60,6 +60,25 @@ const UNSEEN: Duration = Duration::from_micros(200);
 struct Bucket(WaitQueue);
 
 static LOT: [Bucket; BUCKETS] = [const { Bucket(WaitQueue::new()) }; BUCKETS];
+
+/// Buckets of which one bit of [`USED`] tells: a page of them.
+const PART: usize = 64;
+const _: () = assert!(BUCKETS / PART <= u32::BITS as usize);
+/// Parts of the lot in which a bucket was locked. A forked child looks at no other: looking makes
+/// a page of what nobody has touched, and that 15 times were a tenth of a small program's fork.
+static USED: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::new(0);
+
+/// Locks bucket number `index`.
+#[inline]
+fn locked(index: usize) -> Locked<'static> {
+    let part = 1 << (index / PART);
+    // ORDER: the bit is set before the lock is taken, so that a child in whose memory the lock is
+    // taken has the bit; Acquire for who finds it set by another.
+    if USED.load(Acquire) & part == 0 {
+        USED.fetch_or(part, SeqCst);
+    }
+    LOT[index].0.lock()
+}
 
 /// How a thread waits for an address.
 #[derive(Clone, Copy)]
@@ -139,7 +158,7 @@ pub(crate) unsafe fn wait(
         crate::thread::yield_now();
         return Ended::Woken;
     };
-    let queue = LOT[index_of(address_of(word))].0.lock();
+    let queue = locked(index_of(address_of(word)));
     begin(node, me, address_of(word), expected, manner, deadline);
     queue.enqueue(me);
     // ORDER: pairs with the fence in `wake` (step 2); that in `requeue` is its lock.
@@ -177,7 +196,7 @@ pub(crate) fn wait_after(
         crate::thread::yield_now();
         return end(goes_on, Ended::Woken);
     };
-    let queue = LOT[index_of(address)].0.lock();
+    let queue = locked(index_of(address));
     begin(node, me, address, seen, manner, deadline);
     queue.enqueue(me);
     publish(me, manner);
@@ -231,11 +250,11 @@ fn wait_unseen(deadline: u64) -> Ended {
 pub(crate) fn wake(address: usize, most: u32, bits: u32) -> u32 {
     // ORDER: pairs with the fence in `wait` (step 2).
     fence(SeqCst);
-    let bucket = &LOT[index_of(address)].0;
-    if bucket.seems_empty() {
+    let index = index_of(address);
+    if LOT[index].0.seems_empty() {
         return 0;
     }
-    let queue = bucket.lock();
+    let queue = locked(index);
     let batch = take_waiters(&queue, address, most, bits);
     if most > 1 {
         make_crowd(&batch);
@@ -328,11 +347,11 @@ pub(crate) fn broadcast(address: usize) -> Requeued {
 
 /// What the first who waits for `address` needs next.
 fn first_needs(address: usize) -> Option<usize> {
-    let bucket = &LOT[index_of(address)].0;
-    if bucket.seems_empty() {
+    let index = index_of(address);
+    if LOT[index].0.seems_empty() {
         return None;
     }
-    let queue = bucket.lock();
+    let queue = locked(index);
     let mut each = queue.first();
     while let Some(thread) = each {
         if waits_for(thread, address, u32::MAX) {
@@ -378,11 +397,10 @@ pub(crate) fn for_each_waiter(
     most: usize,
     mut see: impl FnMut(&'static Control, &Node),
 ) {
-    let bucket = &LOT[index].0;
-    if bucket.seems_empty() {
+    if LOT[index].0.seems_empty() {
         return;
     }
-    let queue = bucket.lock();
+    let queue = locked(index);
     let mut each = queue.first();
     for _ in 0..most {
         let Some(thread) = each else { break };
@@ -394,20 +412,22 @@ pub(crate) fn for_each_waiter(
 /// In a child that was forked: those who waited are threads of the parent's, and one of them may
 /// have held a lock.
 pub(crate) fn forget_waiters() {
-    for bucket in &LOT {
-        bucket.0.forget_all();
+    let used = USED.load(Relaxed);
+    for (part, buckets) in LOT.chunks(PART).enumerate() {
+        if used & 1 << part != 0 {
+            buckets.iter().for_each(|bucket| bucket.0.forget_all());
+        }
     }
 }
 
 /// Both buckets' locks, the lower bucket's first (step 4); the second is `None` if it is the same.
 fn lock_both(source: usize, target: usize) -> (Locked<'static>, Option<Locked<'static>>) {
-    let lock = |index: usize| LOT[index].0.lock();
     if source < target {
-        let first = lock(source);
-        return (first, Some(lock(target)));
+        let first = locked(source);
+        return (first, Some(locked(target)));
     }
-    let second = (source != target).then(|| lock(target));
-    (lock(source), second)
+    let second = (source != target).then(|| locked(target));
+    (locked(source), second)
 }
 
 /// Moves at most `most` waiters, in their order; returns how many.

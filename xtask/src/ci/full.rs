@@ -169,8 +169,8 @@ fn aarch64(planner: &mut Planner) {
     let record = integration_tests(planner.repo, "record", &["layout", "limits"]);
     let mut not_here = vec!["decay", "full_memory", "gdb", "net_limits", "process", "reports"];
     not_here.push("sync_priority");
-    // It forks beside other threads: the emulator's own locks stay held in the child.
-    not_here.push("lot_fork");
+    // These fork beside other threads: the emulator's own locks stay held in the child.
+    not_here.extend(["lot_fork", "fork_light"]);
     // Of their own flags; and minutes of it.
     not_here.extend(["loom", "sim", "sim_lot", "stress"]);
     let runtime = integration_tests(planner.repo, "runtime", &not_here);
