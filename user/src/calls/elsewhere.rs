@@ -1,7 +1,8 @@
 //! Calls that sleep in the kernel and have nothing that a ring could wait for: each is made on a
 //! kernel thread of the blocking pool, with the caller's arguments.
 //!
-//! A disk goes on when a signal or a cancellation comes, which is acted on when it is done.
+//! A disk goes on when a signal or a cancellation comes, which is acted on when it is done. What
+//! changes a file's name or length is not here, nor taken over at all: it is done in memory.
 //!
 //! # Safety
 //! For all exported functions of this file: as the C library's functions of the same name.
@@ -51,10 +52,6 @@ made_elsewhere! {
         => (fd: c_int, mode: c_int, offset: off_t, length: off_t) -> c_int;
     posix_fallocate: heddle_user_posix_fallocate, heddle_user_posix_fallocate64
         => (fd: c_int, offset: off_t, length: off_t) -> c_int;
-    ftruncate: heddle_user_ftruncate, heddle_user_ftruncate64
-        => (fd: c_int, length: off_t) -> c_int;
-    truncate: heddle_user_truncate, heddle_user_truncate64
-        => (path: *const c_char, length: off_t) -> c_int;
     sync: heddle_user_sync
         => () -> ();
     syncfs: heddle_user_syncfs
