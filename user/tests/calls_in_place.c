@@ -1,14 +1,22 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
  * What does not wait as a rule costs its system call alone: no kernel thread makes it for the
- * caller.
+ * caller, and a file that is to be opened is not looked at first.
  */
 #define _GNU_SOURCE
 #include "check.h"
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 
 static char folder[] = "/tmp/heddle-place-XXXXXX", path[64];
+static int looked_at;
+static sem_t go;
 
 /* Of kernel threads that make calls for others. */
 static int helpers(void)
@@ -32,21 +40,52 @@ static int helpers(void)
 
 static void *calls(void *arg)
 {
+	CHECK_EQ(sem_wait(&go), 0);
 	int file = open(path, O_WRONLY | O_CREAT, 0600);
 	CHECK(file >= 0);
 	CHECK_EQ(ftruncate(file, 100), 0);
 	CHECK_EQ(truncate(path, 50), 0);
 	CHECK_EQ(lseek(file, 0, SEEK_END), 50);
 	close(file);
+	CHECK_EQ(__atomic_load_n(&looked_at, __ATOMIC_SEQ_CST), 0);
 	CHECK_EQ(helpers(), 0);
 	return arg;
+}
+
+static void on_look(int number)
+{
+	(void)number;
+	set_value(&looked_at, 1);
+}
+
+/* From now on a signal comes for each look at a file by its name, whoever looks. */
+static void watch(void)
+{
+	struct sock_filter rules[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_newfstatat, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[3])),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { sizeof rules / sizeof *rules, rules };
+	struct sigaction action = { .sa_handler = on_look };
+	CHECK_EQ(sigaction(SIGSYS, &action, NULL), 0);
+	CHECK_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+	if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) != 0)
+		SKIP("the kernel has no filters on system calls");
 }
 
 int main(void)
 {
 	CHECK(mkdtemp(folder) != NULL);
 	snprintf(path, sizeof path, "%s/file", folder);
-	join_thread(start_thread(calls, NULL));
+	CHECK_EQ(sem_init(&go, 0, 0), 0);
+	pthread_t thread = start_thread(calls, NULL);
+	watch();
+	CHECK_EQ(sem_post(&go), 0);
+	join_thread(thread);
 	unlink(path);
 	rmdir(folder);
 	return 0;

@@ -8,7 +8,8 @@ use core::ffi::{c_char, c_int, c_uint, c_void};
 use libc::{iovec, mode_t, off_t};
 
 use super::transfer::{BYTES_MAX, HERE, Parts, read, write};
-use super::{Result, checked, disk, exported, interruptible, known, made, made_int};
+use super::{Result, checked, disk, exported, in_place, interruptible, known, made, made_int};
+use crate::sys;
 
 fn one(buffer: *const c_void, length: usize) -> iovec {
     iovec { iov_base: buffer.cast_mut(), iov_len: length.min(BYTES_MAX) }
@@ -131,13 +132,20 @@ fn is_pipe(directory: c_int, path: *const c_char, flags: c_int) -> bool {
     !failed && status.st_mode & libc::S_IFMT == libc::S_IFIFO
 }
 
-/// Opens in place what does not wait: names and small structures of the file system are in memory
-/// as a rule, and the switch to a kernel thread would cost more than all of it.
+static OPENS: in_place::Kind = in_place::Kind::new();
+
+/// Opens in place: names and small structures of the file system are in memory as a rule, and the
+/// switch to a kernel thread would cost more than all of it. Pipes wait: whether it is one is asked
+/// only while another waits, for that costs half of what it takes to open a file.
 fn open(directory: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> Result<isize> {
     // SAFETY: the caller's path.
-    let plain = move || unsafe { libc::openat(directory, path, flags, mode) as isize };
-    let is_pipe = is_pipe(directory, path, flags);
-    let opened = if is_pipe { interruptible(false, plain) } else { checked(plain()) };
+    let call = || unsafe { sys::interruptible::openat(directory, path, flags, mode) };
+    let is_pipe = || is_pipe(directory, path, flags);
+    let opened = OPENS.make(|| false, || !is_pipe(), call).unwrap_or_else(|| {
+        // SAFETY: the caller's path.
+        let plain = move || unsafe { libc::openat(directory, path, flags, mode) as isize };
+        if is_pipe() { interruptible(false, plain) } else { checked(plain()) }
+    });
     opened.inspect(|fd| known::note_opened(*fd as c_int, flags))
 }
 

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | a socket, a pipe, a terminal | try without sleeping; if in vain, wait until it is ready |
 //! | a disk | the page cache at once; else a kernel thread of the blocking pool |
+//! | names of files | the call itself, in which the worker may be blocked for once |
 //! | several descriptors | ask without sleeping; if in vain, wait until one of them is ready |
 //! | an epoll set | the same, it is a descriptor itself |
 //! | time | the worker's timers |
@@ -29,6 +30,7 @@ mod aio;
 mod disk;
 mod elsewhere;
 mod file;
+mod in_place;
 mod known;
 mod lock;
 mod lookups;

@@ -7,7 +7,7 @@
 //! once; the call has failed with EINTR then, unless it was over. Whether a handler is to end the
 //! call is for its caller to say.
 
-use core::ffi::{c_int, c_long};
+use core::ffi::{c_char, c_int, c_long, c_uint};
 use core::sync::atomic::AtomicU32;
 
 use heddle::raw::{self, Ended, Moment};
@@ -47,8 +47,28 @@ pub unsafe fn accept4(
 ) -> isize {
     let places = [fd as usize, address as usize, length as usize, flags as usize, 0, 0];
     // SAFETY: by 1.
-    match unsafe { call(libc::SYS_accept4, places) } {
-        Ok(accepted) => accepted,
+    unsafe { as_function(libc::SYS_accept4, places) }
+}
+
+/// `openat`; the caller is a full thread. Of a mode that `flags` have no use for the kernel takes
+/// no notice.
+///
+/// # Safety
+/// 1. As for the C library's function.
+pub unsafe fn openat(directory: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> isize {
+    let places = [directory as usize, path as usize, flags as usize, mode as usize, 0, 0];
+    // SAFETY: by 1.
+    unsafe { as_function(libc::SYS_openat, places) }
+}
+
+/// The result of a call, or -1 and `errno`.
+///
+/// # Safety
+/// 1. As for the system call.
+unsafe fn as_function(number: c_long, places: [usize; 6]) -> isize {
+    // SAFETY: by 1.
+    match unsafe { call(number, places) } {
+        Ok(result) => result,
         Err(number) => {
             errno::set(number);
             -1
