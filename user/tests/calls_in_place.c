@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "check.h"
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -12,6 +13,7 @@
 #include <signal.h>
 #include <stddef.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 
 static char folder[] = "/tmp/heddle-place-XXXXXX", path[64];
@@ -38,9 +40,39 @@ static int helpers(void)
 	return count;
 }
 
+static void connects(int family, void *address, socklen_t length)
+{
+	int listener = socket(family, SOCK_STREAM, 0), client = socket(family, SOCK_STREAM, 0);
+	socklen_t room = sizeof(struct sockaddr_storage);
+	CHECK(listener >= 0 && client >= 0);
+	if (bind(listener, address, length) != 0)
+		return; /* No such addresses here. */
+	CHECK_EQ(listen(listener, 4), 0);
+	CHECK_EQ(getsockname(listener, address, &room), 0);
+	CHECK_EQ(connect(client, address, room), 0);
+	int other = accept(listener, NULL, NULL);
+	CHECK(other >= 0);
+	close(other);
+	close(client);
+	close(listener);
+}
+
 static void *calls(void *arg)
 {
+	struct sockaddr_storage local = { .ss_family = AF_UNIX };
+	union {
+		struct sockaddr_in it;
+		struct sockaddr_storage room;
+	} four = { .it = { .sin_family = AF_INET } };
+	union {
+		struct sockaddr_in6 it;
+		struct sockaddr_storage room;
+	} six = { .it = { .sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT } };
+	four.it.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	CHECK_EQ(sem_wait(&go), 0);
+	connects(AF_UNIX, &local, sizeof(sa_family_t));
+	connects(AF_INET, &four, sizeof four.it);
+	connects(AF_INET6, &six, sizeof six.it);
 	int file = open(path, O_WRONLY | O_CREAT, 0600);
 	CHECK(file >= 0);
 	CHECK_EQ(ftruncate(file, 100), 0);

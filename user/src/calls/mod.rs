@@ -9,6 +9,7 @@
 //! | a socket, a pipe, a terminal | try without sleeping; if in vain, wait until it is ready |
 //! | a disk | the page cache at once; else a kernel thread of the blocking pool |
 //! | names of files | the call itself, in which the worker may be blocked for once |
+//! | a connection | the same where the other end is in this machine; else the blocking pool |
 //! | several descriptors | ask without sleeping; if in vain, wait until one of them is ready |
 //! | an epoll set | the same, it is a descriptor itself |
 //! | time | the worker's timers |
@@ -27,6 +28,7 @@
 //!    unwound by force from [`made`].
 
 mod aio;
+mod connect;
 mod disk;
 mod elsewhere;
 mod file;

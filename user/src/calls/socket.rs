@@ -1,8 +1,7 @@
 //! Sockets.
 //!
 //! Sends and receives ask the kernel not to sleep (`MSG_DONTWAIT`). `accept` can't ask: it is
-//! called when a connection is there, by one thread after the other. Neither can `connect`, which a
-//! kernel thread of the blocking pool makes.
+//! called when a connection is there, by one thread after the other. `connect` is in `connect.rs`.
 //!
 //! # Safety
 //! For all exported functions of this file: as the C library's functions of the same name.
@@ -16,8 +15,8 @@ use heddle::raw::{self, Interest};
 use libc::{iovec, mmsghdr, msghdr, sockaddr, socklen_t, timespec};
 
 use super::{
-    Limit, Result, checked, deadline_of, exported, interruptible, is_nonblocking, known, made,
-    made_int, retry, signal, sockets, transfer, turns,
+    Limit, Result, checked, exported, is_nonblocking, known, made, made_int, retry, signal,
+    sockets, transfer, turns,
 };
 use crate::errno;
 use crate::sys::{self, direct};
@@ -443,18 +442,6 @@ fn is_ready(fd: c_int) -> bool {
     unsafe { libc::poll(&mut poll, 1, 0) != 0 }
 }
 
-fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> Result<isize> {
-    known::forget(fd);
-    // SAFETY: the caller's address.
-    let plain = move || unsafe { libc::connect(fd, address, length) as isize };
-    if is_nonblocking(fd) || !sockets::is_stream(fd) {
-        return checked(plain());
-    }
-    // With a timeout of its own the kernel restarts it as little as a send.
-    let has_timeout = deadline_of(fd, libc::SO_SNDTIMEO).is_some_and(|deadline| deadline != 0);
-    interruptible(has_timeout, plain)
-}
-
 exported! {
     (heddle_user_accept) (fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
         made_int(|| accept(fd, address, length, 0))
@@ -464,11 +451,5 @@ exported! {
         fd: c_int, address: *mut sockaddr, length: *mut socklen_t, flags: c_int
     ) -> c_int {
         made_int(|| accept(fd, address, length, flags))
-    }
-
-    (heddle_user_connect, heddle_user___connect) (
-        fd: c_int, address: *const sockaddr, length: socklen_t
-    ) -> c_int {
-        made_int(|| connect(fd, address, length))
     }
 }

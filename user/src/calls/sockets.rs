@@ -2,15 +2,21 @@
 //!
 //! Invariant: asking moves nothing, and takes nothing that a call is to be told.
 
-use core::ffi::c_int;
+use core::ffi::{c_int, c_short};
 
 use libc::socklen_t;
 
+use crate::errno;
 use crate::sys::direct;
 
 /// Whether it is a stream's socket.
 pub fn is_stream(fd: c_int) -> bool {
     option(fd, libc::SO_TYPE) == Some(libc::SOCK_STREAM)
+}
+
+/// Whether it is a socket for connections: others connect without asking the other end.
+pub fn has_connections(fd: c_int) -> bool {
+    matches!(option(fd, libc::SO_TYPE), Some(libc::SOCK_STREAM | libc::SOCK_SEQPACKET))
 }
 
 /// Whether it is a socket of `AF_UNIX`.
@@ -22,10 +28,23 @@ pub fn is_unix(fd: c_int) -> bool {
 /// nothing, so the rest of one that has must not ask. On `AF_UNIX` it asks natively, too.
 pub fn is_broken(fd: c_int) -> bool {
     let broken = libc::POLLERR | libc::POLLHUP;
+    ends_of(fd) & broken == broken && !is_unix(fd)
+}
+
+/// Which of an error and an end the socket tells of.
+fn ends_of(fd: c_int) -> c_short {
     let mut poll = libc::pollfd { fd, events: 0, revents: 0 };
-    // SAFETY: one valid pollfd. Of an error the call will tell.
-    unsafe { direct::poll(&mut poll, 1) };
-    poll.revents & broken == broken && !is_unix(fd)
+    // A signal that is pending ends it, also where it would not have waited. Of another error the
+    // call will tell.
+    // SAFETY: one valid pollfd.
+    while unsafe { direct::poll(&mut poll, 1) } < 0 && errno::get() == libc::EINTR {}
+    poll.revents
+}
+
+/// Whether it is a stream's socket that has not begun to connect: who is told that its connection
+/// was interrupted waits for it by poll. One of `AF_UNIX` never has anything begun.
+pub fn is_unconnected(fd: c_int) -> bool {
+    ends_of(fd) & libc::POLLHUP != 0 && !is_unix(fd)
 }
 
 /// As [`is_broken`], and all that came before is received.

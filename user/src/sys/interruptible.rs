@@ -50,6 +50,16 @@ pub unsafe fn accept4(
     unsafe { as_function(libc::SYS_accept4, places) }
 }
 
+/// `connect`; the caller is a full thread.
+///
+/// # Safety
+/// 1. As for the C library's function.
+pub unsafe fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> isize {
+    let places = [fd as usize, address as usize, length as usize, 0, 0, 0];
+    // SAFETY: by 1.
+    unsafe { as_function(libc::SYS_connect, places) }
+}
+
 /// `openat`; the caller is a full thread. Of a mode that `flags` have no use for the kernel takes
 /// no notice.
 ///
