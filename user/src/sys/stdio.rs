@@ -12,6 +12,7 @@
 
 use core::ffi::{c_int, c_void};
 use core::mem::offset_of;
+use core::ops::Range;
 use core::ptr;
 use core::slice;
 use core::sync::atomic::AtomicUsize;
@@ -120,11 +121,14 @@ unsafe extern "C" fn look_at(info: *mut dl_phdr_info, _size: usize, _: *mut c_vo
     };
     let theirs = [_IO_file_read as *const () as usize, _IO_file_write as *const () as usize];
     let ours = [read as *const () as usize, write as *const () as usize];
-    for pair in words.windows(2) {
-        if pair[0].load(Relaxed) == theirs[0] && pair[1].load(Relaxed) == theirs[1] {
-            replace(pair, ours);
+    let is_theirs =
+        |pair: &&[AtomicUsize]| theirs == [pair[0].load(Relaxed), pair[1].load(Relaxed)];
+    let tables = words.windows(2).filter(is_theirs);
+    while_open(constants, || {
+        for (word, function) in tables.flat_map(|pair| pair.iter().zip(ours)) {
+            word.store(function, Relaxed);
         }
-    }
+    });
     1
 }
 
@@ -134,23 +138,19 @@ fn page() -> usize {
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
-/// Writes to words of constants.
-fn replace(words: &[AtomicUsize], values: [usize; 2]) {
-    let page = page();
-    let start = words.as_ptr().expose_provenance();
-    let first = start & !(page - 1);
-    let bytes = (start + size_of_val(words)).next_multiple_of(page) - first;
+/// Changes constants. All pages of them are opened at once: at the start of each program, one table
+/// after the other took longer than all the rest here.
+fn while_open(constants: Range<usize>, change: impl FnOnce()) {
+    let first = constants.start & !(page() - 1);
     let protect = |protection| {
-        // SAFETY: pages of constants, which keep what they have.
-        unsafe { libc::mprotect(ptr::with_exposed_provenance_mut(first), bytes, protection) }
+        let pages = ptr::with_exposed_provenance_mut(first);
+        // SAFETY: pages of constants, as the loader has closed them, which keep what they have.
+        unsafe { libc::mprotect(pages, constants.end - first, protection) }
     };
-    if protect(libc::PROT_READ | libc::PROT_WRITE) != 0 {
-        return;
+    if protect(libc::PROT_READ | libc::PROT_WRITE) == 0 {
+        change();
+        protect(libc::PROT_READ);
     }
-    for (word, value) in words.iter().zip(values) {
-        word.store(value, Relaxed);
-    }
-    protect(libc::PROT_READ);
 }
 
 extern "C" fn at_load() {
