@@ -21,7 +21,7 @@ use core::sync::atomic::{AtomicBool, compiler_fence, fence};
 
 use heddle_record::State;
 
-use crate::control::{CLASS_SHIFT, Control, OWN_TLS, Outcome, TLS_KEPT, WaitKind};
+use crate::control::{CLASS_SHIFT, Control, Kind, OWN_TLS, Outcome, TLS_KEPT, WaitKind};
 use crate::later;
 use crate::preempt;
 use crate::sched;
@@ -122,6 +122,11 @@ pub(crate) fn begin() {
 #[inline(always)]
 pub(crate) fn me() -> Option<&'static Control> {
     OWN.with(|own| own.thread.get())
+}
+
+/// Whether the caller is a full thread on a worker; to its very end, and not in a forked child.
+pub(crate) fn runs() -> bool {
+    me().is_some_and(|me| me.kind.get() == Kind::Full)
 }
 
 /// The calling full thread is preempted there: where it was preempted the last time.

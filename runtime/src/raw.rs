@@ -373,9 +373,9 @@ pub use crate::sys::signals::{interrupter, set_interrupter_of_program};
 /// The other signals that workers let through: those that report a fault of the program; and more.
 pub use crate::sys::task::{FAULTS, let_through};
 
-/// Whether the caller is a worker's kernel thread that runs no full thread.
+/// Whether the caller is a worker's kernel thread, whatever thread that runs.
 pub fn is_on_worker() -> bool {
-    sched::worker().is_some()
+    sched::worker().is_some() || crate::full::runs()
 }
 
 /// Tells the [`Observer`] what the chosen ones of the threads that live have used of their stacks.

@@ -50,7 +50,7 @@ pub extern "C-unwind" fn arrived(signal: c_int, info: *mut siginfo_t, context: *
     match me {
         Some(_) if is_blocked && !is_of_write(told) => errno::kept(|| process::stray(told)),
         Some(me) if is_blocked || !is_default => errno::kept(|| pass_on(me, told)),
-        // No write of a thread's.
+        // No write of a thread's; one that is about to leave its stack makes none.
         None if raw::is_on_worker() => errno::kept(|| process::stray(told)),
         _ => entry(signal, info, context),
     }
