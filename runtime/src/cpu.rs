@@ -5,10 +5,12 @@
 //!    time. What went by since the last such moment is a stint of that thread, or a gap: the
 //!    scheduler's, of light threads, of sleep.
 //! 2. A stint shorter than [`LONG_NS`] counts whole, a gap without the sleep in it. At the end of
-//!    a longer one, and after [`SLEEPS_MAX`] sleeps, the kernel is asked how much CPU time the
-//!    kernel thread has had, and what is not that of the shorter ones since the last time is the
-//!    stint's. So a thread is not charged while its worker waits for a CPU, or waits in the kernel
-//!    for the thread.
+//!    a longer one, after [`SLEEPS_MAX`] sleeps and after [`SHORT_NS_MAX`] of shorter ones, the
+//!    kernel is asked how much CPU time the kernel thread has had, and what is not that of the
+//!    shorter ones since the last time is the stint's. So a thread is not charged while its worker
+//!    waits for a CPU, or waits in the kernel for the thread. Where others take the CPU for less
+//!    than a long stint, the shorter ones were too long together: so much do the next ones count
+//!    less.
 //! 3. While a stint goes on for longer than the monitor's tick, the monitor adds what the kernel
 //!    says of the kernel thread, for those who look. The stint's end starts from the sum that the
 //!    thread had before the stint, so what was added too much is gone then.
@@ -17,8 +19,7 @@
 //! switch, 200 ns more for a stint of 50 us or longer; nothing as long as nobody has asked for the
 //! account ([`begin`]). Without it CPU time is counted by ticks (`monitor.rs`).
 //!
-//! Invariant: the sum of all stints and gaps of a worker is its kernel thread's CPU time, but for
-//! what was lost in stints shorter than [`LONG_NS`]: the kernel's scheduler seldom takes so little.
+//! Invariant: the sum of all stints and gaps of a worker is its kernel thread's CPU time.
 
 use core::cell::Cell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -35,6 +36,8 @@ use crate::table;
 const LONG_NS: u64 = 50_000;
 /// What a worker's sleep takes of CPU time, about.
 const SLEEP_COST_NS: u64 = 3_000;
+/// After so much in shorter ones the kernel is asked.
+const SHORT_NS_MAX: u64 = 1_000_000;
 /// After so many sleeps the kernel is asked, however short the gap is.
 const SLEEPS_MAX: u32 = 32;
 /// How long the counter is compared with the clock before the account begins: right to a
@@ -127,6 +130,8 @@ pub(crate) struct Meter {
     asked_ns: Cell<u64>,
     /// Stints and gaps since then.
     short_ns: Cell<u64>,
+    /// How much more was counted than the kernel said.
+    over_ns: Cell<u64>,
     /// The counter when the worker went to sleep.
     asleep_since: Cell<u64>,
     /// How long it has slept since the last stint or gap ended.
@@ -143,6 +148,7 @@ impl Meter {
             began: Cell::new(0),
             asked_ns: Cell::new(0),
             short_ns: Cell::new(0),
+            over_ns: Cell::new(0),
             asleep_since: Cell::new(0),
             slept_ns: Cell::new(0),
             sleeps: Cell::new(0),
@@ -167,6 +173,7 @@ impl Meter {
         self.asked_ns.set(clock::own_cpu_ns());
         self.began.set(count());
         self.short_ns.set(0);
+        self.over_ns.set(0);
         self.slept_ns.set(0);
         self.sleeps.set(0);
     }
@@ -195,9 +202,10 @@ impl Meter {
         let passed = self.passed_until(now);
         self.began.set(now);
         let passed = passed.saturating_sub(self.slept_ns.replace(0));
-        if passed < LONG_NS && self.sleeps.get() < SLEEPS_MAX {
-            self.short_ns.set(self.short_ns.get() + passed);
-            return passed;
+        let short_ns = self.short_ns.get();
+        if passed < LONG_NS && short_ns < SHORT_NS_MAX && self.sleeps.get() < SLEEPS_MAX {
+            self.short_ns.set(short_ns + passed);
+            return if self.over_ns.get() == 0 { passed } else { self.pay(passed) };
         }
         self.end_long(passed)
     }
@@ -206,10 +214,19 @@ impl Meter {
     #[inline(never)]
     fn end_long(&self, passed: u64) -> u64 {
         let (used, asked_ns) = self.used_of(passed);
-        self.asked_ns.set(asked_ns);
-        self.short_ns.set(0);
+        let since = asked_ns.saturating_sub(self.asked_ns.replace(asked_ns));
+        let counted = self.over_ns.get() + self.short_ns.replace(0) + used;
+        self.over_ns.set(counted.saturating_sub(since));
         self.sleeps.set(0);
-        used
+        self.pay(used)
+    }
+
+    /// What is left of `used` when it makes good for what was counted too much.
+    #[cold]
+    fn pay(&self, used: u64) -> u64 {
+        let paid = self.over_ns.get().min(used);
+        self.over_ns.set(self.over_ns.get() - paid);
+        used - paid
     }
 
     /// Nanoseconds since the stint began. Counters of two CPUs may be apart by a little.
@@ -302,6 +319,23 @@ mod tests {
         assert!(sum.abs_diff(used) < used / 20, "{sum} of {used}");
     }
 
+    /// Others have the CPU for most of each short stint.
+    #[test]
+    fn what_others_take_of_short_stints_is_taken_off_later_ones() {
+        let _alone = begin_alone();
+        let meter = Meter::new();
+        meter.sit_down();
+        let first = clock::own_cpu_ns();
+        let mut sum = 0;
+        for _ in 0..1000 {
+            compute(2_000);
+            meter.began.set(meter.began.get() - counts(20_000));
+            sum += meter.end_stint();
+        }
+        let used = clock::own_cpu_ns() - first;
+        assert!(sum.abs_diff(used) < used / 20 + SHORT_NS_MAX + LONG_NS, "{sum} of {used}");
+    }
+
     fn counts(ns: u64) -> u64 {
         ((u128::from(ns) << 32) / u128::from(STEP.load(Relaxed))) as u64
     }
@@ -330,6 +364,7 @@ mod tests {
         for nap_ns in [SLEEP_COST_NS / 3, 20_000, 5_000_000, 3_000_000_000] {
             meter.sleeps.set(0);
             meter.short_ns.set(0);
+            meter.over_ns.set(0);
             let cost = SLEEP_COST_NS.min(nap_ns);
             let mut sum = 0;
             for number in 1..SLEEPS_MAX {
