@@ -152,7 +152,9 @@ What differs with --threads user:
   Threads that read or write one descriptor of a file on a disk at its own position do so one after
   the other, and each gets its part whole. A kernel thread's call, another process's or one by a
   copy of the descriptor may come between, where what is read is partly in memory.
-  A handler of SIGURG, by which threads are preempted, ends no call early.
+  A handler of SIGURG, by which threads are preempted, ends no call early. A wait for a condition
+  may end (0) after a handler ran in it. Three of the 1024 keys of thread-specific values are
+  heddle's, and mallinfo counts what heddle allocates.
   What the kernel keeps for each kernel thread a thread cannot change, for it would hold for its
   worker: identities by system call and setfsuid, capset, unshare, setns, seccomp and what prctl
   has of that, personality, ptrace. These fail with EPERM, and a line says which; the main thread

@@ -11,6 +11,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod glibc;
 mod mariadb;
 mod memcached;
 mod packers;

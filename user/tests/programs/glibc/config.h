@@ -1,0 +1,1 @@
+/* What configure found out about the system: nothing that tests ask for. */
