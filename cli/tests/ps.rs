@@ -204,6 +204,24 @@ fn a_process_without_a_table_is_shown_from_proc() {
     assert_eq!(process["threads"][0]["stack_size_bytes"], 0);
 }
 
+#[test]
+fn a_table_that_is_being_made_is_none_yet() {
+    for bytes in [0, 8192] {
+        let mut child = Command::new("sleep").arg("60").spawn().expect("a process");
+        let pid = child.id().to_string();
+        let left = Left(PathBuf::from(format!("/dev/shm/heddle.{pid}")), pid);
+        let made = std::fs::write(&left.0, vec![0; bytes]);
+        let output = heddle(&["ps", &left.1]);
+        child.kill().expect("it ends");
+        child.wait().expect("it ended");
+        if let Err(error) = made {
+            return eprintln!("skip: no shared memory file here: {error}");
+        }
+        assert!(output.status.success(), "{bytes}: {}", stderr(&output));
+        assert!(stdout(&output).contains("1 thread"), "{bytes}: {}", stdout(&output));
+    }
+}
+
 /// Two processes of one program that no other test runs, or the reason why not.
 fn two_named() -> Option<(String, [Child; 2])> {
     let name = format!("napping-{}", std::process::id());

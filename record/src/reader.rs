@@ -70,7 +70,16 @@ impl Reader {
     }
 
     fn of_process(file: File, pid: i32) -> Result<Reader, Error> {
-        let reader = Reader::from_file(file)?;
+        let reader = Reader::from_file(file).map_err(|error| match error {
+            // Its process has just begun to make it: the size comes after the name, and the magic
+            // number last.
+            Error::Truncated { have: 0, .. } | Error::NotATable { magic: 0 }
+                if process::effective_user(pid).is_some() =>
+            {
+                Error::NoTable { pid }
+            }
+            other => other,
+        })?;
         let claimed = reader.header.pid;
         if claimed != pid {
             return Err(Error::Header { field: "pid", value: u64::from(claimed.cast_unsigned()) });

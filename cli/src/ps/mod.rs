@@ -113,7 +113,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let mut out = BufWriter::new(io::stdout().lock());
     let code = match &args.which {
         Some(Which::Pid(pid)) => {
-            let snapshot = take(*pid, args, &mut Starts::default())?;
+            let snapshot = take(*pid, args, &mut Starts::default())
+                .map_err(|error| name_process(error, *pid))?;
             if args.json {
                 json::write_one(&mut out, &snapshot)?;
             } else {
@@ -121,10 +122,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             }
             ExitCode::SUCCESS
         }
-        Some(name) => several(&mut out, args, &name.pids()?)?,
+        Some(name) => several(&mut out, args, &name.pids()?, false)?,
         None => {
             let pids = table_pids().context("cannot list the thread tables")?;
-            several(&mut out, args, &pids)?
+            several(&mut out, args, &pids, true)?
         }
     };
     out.flush()?;
@@ -138,13 +139,16 @@ fn sweep() -> Result<ExitCode> {
 }
 
 /// Each of these; one that cannot be read costs a message and the exit status, not the others.
-fn several(out: &mut impl Write, args: &Args, pids: &[i32]) -> Result<ExitCode> {
+/// Where `all` were found by their tables, one that is gone meanwhile is none of them.
+fn several(out: &mut impl Write, args: &Args, pids: &[i32], all: bool) -> Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
     let (mut snapshots, mut starts) = (Vec::new(), Starts::default());
     for pid in pids {
         match take(*pid, args, &mut starts) {
             Ok(snapshot) => snapshots.push(snapshot),
+            Err(Error::NoTable { .. }) if all => {}
             Err(error) => {
+                let error = name_process(error, *pid);
                 eprintln!("heddle: {error:#}");
                 code = ExitCode::FAILURE;
             }
@@ -167,8 +171,8 @@ fn several(out: &mut impl Write, args: &Args, pids: &[i32]) -> Result<ExitCode> 
 }
 
 /// The snapshot of a process, with the threads that were asked for in the order asked for.
-fn take(pid: i32, args: &Args, starts: &mut Starts) -> Result<Snapshot> {
-    let mut snapshot = live::take(pid).map_err(|error| name_process(error, pid))?;
+fn take(pid: i32, args: &Args, starts: &mut Starts) -> Result<Snapshot, Error> {
+    let mut snapshot = live::take(pid)?;
     starts.name(&mut snapshot);
     live::measure(&mut snapshot, 0, usize::MAX);
     if let Some(role) = &args.role {
