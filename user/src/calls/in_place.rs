@@ -48,14 +48,15 @@ impl Kind {
         is_undone: impl Fn() -> bool,
         call: impl Fn() -> isize,
     ) -> Option<Result<isize>> {
-        let mut began = raw::now_ns();
-        if !self.may_begin(began) {
-            return None;
-        }
         if raw::is_called() && signals::interrupted() == Then::End {
             return Some(Err(Stop::Cancelled));
         }
         loop {
+            // Once more after each handler: one that goes on waiting is to be seen by others.
+            let began = raw::now_ns();
+            if !self.may_begin(began) {
+                return None;
+            }
             let done = checked(call());
             self.is_over(began);
             let Err(Stop::Error(libc::EINTR)) = done else { return Some(done) };
@@ -64,7 +65,6 @@ impl Kind {
                 Err(stop) => return Some(Err(stop)),
                 Ok(()) => {}
             }
-            began = raw::now_ns();
         }
     }
 
