@@ -16,10 +16,12 @@
 //!    thread had before the stint, so what was added too much is gone then.
 //!
 //! Cost: one reading of the counter and two stores where a full thread is on either side of a
-//! switch, 200 ns more for a stint of 50 us or longer; nothing as long as nobody has asked for the
-//! account ([`begin`]). Without it CPU time is counted by ticks (`monitor.rs`).
+//! switch, 200 ns more for a stint of 50 us or longer and after each millisecond of shorter ones;
+//! nothing as long as nobody has asked for the account ([`begin`]). Without it CPU time is counted
+//! by ticks (`monitor.rs`).
 //!
-//! Invariant: the sum of all stints and gaps of a worker is its kernel thread's CPU time.
+//! Invariant: whenever the kernel is asked, the sum of all stints and gaps of a worker is the CPU
+//! time of its kernel thread, with what was counted too much, for which later ones make good.
 
 use core::cell::Cell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
