@@ -27,22 +27,29 @@ fn on_workers(command: &mut Command, program: &Path) {
     command.args(["--report", "none", "--"]).arg(program);
 }
 
+/// What a program of the tests says under strace on one worker, and the trace.
+fn traced(folder: &Path, name: &str, arguments: &[&str]) -> Option<(String, String)> {
+    let (program, trace) = (program(folder, name), folder.join("trace"));
+    let mut command = Command::new("strace");
+    command.arg("-f").args(arguments).arg("-o").arg(&trace);
+    on_workers(&mut command, &program);
+    let output = output(command);
+    if !output.status.success() && text(&output.stderr).contains("ptrace") {
+        println!("skip: this machine does not allow tracing: {output:?}");
+        return None;
+    }
+    assert!(output.status.success(), "{output:?}");
+    Some((text(&output.stdout), fs::read_to_string(trace).expect("a trace")))
+}
+
 #[test]
 fn strace_shows_what_the_workers_do() {
     if !can_run(&["cc", "strace"]) {
         return;
     }
     let folder = folder("strace");
-    let (program, trace) = (program(&folder, "threads"), folder.join("trace"));
-    let mut command = Command::new("strace");
-    command.args(["-f", "-o"]).arg(&trace);
-    on_workers(&mut command, &program);
-    let output = output(command);
-    if !output.status.success() && text(&output.stderr).contains("ptrace") {
-        return println!("skip: this machine does not allow tracing: {output:?}");
-    }
-    assert_eq!(text(&output.stdout), "36, user\n", "{output:?}");
-    let trace = fs::read_to_string(trace).expect("a trace");
+    let Some((said, trace)) = traced(&folder, "threads", &[]) else { return };
+    assert_eq!(said, "36, user\n");
     // The worker gets its name, and waits where nothing is ready.
     let name = trace.lines().find(|line| line.contains("PR_SET_NAME, \"heddle-0\""));
     let worker = name.and_then(|line| line.split_whitespace().next()).expect("a worker");
@@ -58,16 +65,9 @@ fn threads_that_take_turns_wait_seldom() {
         return;
     }
     let folder = folder("turns");
-    let (program, trace) = (program(&folder, "turns"), folder.join("trace"));
-    let mut command = Command::new("strace");
-    command.args(["-f", "-e", "trace=epoll_ctl", "-o"]).arg(&trace);
-    on_workers(&mut command, &program);
-    let output = output(command);
-    if !output.status.success() && text(&output.stderr).contains("ptrace") {
-        return println!("skip: this machine does not allow tracing: {output:?}");
-    }
-    assert!(output.status.success(), "{output:?}");
-    let waits = fs::read_to_string(trace).expect("a trace").matches("epoll_ctl(").count();
+    let arguments = ["-e", "trace=epoll_ctl"];
+    let Some((_, trace)) = traced(&folder, "turns", &arguments) else { return };
+    let waits = trace.matches("epoll_ctl(").count();
     assert!((1..400).contains(&waits), "{waits} waits");
     fs::remove_dir_all(folder).expect("ours");
 }
