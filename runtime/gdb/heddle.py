@@ -31,11 +31,11 @@ import struct
 import gdb
 import gdb.unwinder
 
-VERSION = 1
+VERSION = 2
 WORDS = [
     "version", "slab", "slots_made", "table", "chunks", "chunk_nodes", "node_bytes", "node_address",
-    "above", "trampoline", "control_bytes", "control_worker", "control_stack", "control_flags",
-    "control_kind", "control_class", "control_wait", "control_deadline",
+    "above", "mask", "trampoline", "control_bytes", "control_worker", "control_stack",
+    "control_flags", "control_kind", "control_class", "control_wait", "control_deadline",
     "control_references", "control_prev",
     "worker_current", "worker_tid", "worker_index", "colours", "line",
 ]
@@ -109,7 +109,7 @@ class Layout:
         if self.version != VERSION:
             raise gdb.GdbError("this heddle.py is for another version of heddle's runtime")
         self.classes = [word(start + 8 * (len(WORDS) + n)) for n in range(CLASSES)]
-        self.above = word(self.above)
+        self.above, self.mask = word(self.above), word(self.mask)
         self.header = word(self.table)
         self.records = self.header + word(self.header + 24) if self.header else 0
         user = symbol("heddle_user_debugger")
@@ -171,8 +171,8 @@ class Thread:
         layout = self.layout
         if not layout.name or not flags & OWN_TLS:
             return 0
-        pointer = self.stack[1] - self.slot % layout.colours * layout.line - layout.above
-        return word((pointer + layout.distance) % 2**64)
+        highest = self.stack[1] - self.slot % layout.colours * layout.line - layout.above
+        return word(((highest & layout.mask) + layout.distance) % 2**64)
 
     def field(self, offset, count):
         """A field of the record; None if there is no record."""

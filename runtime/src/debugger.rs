@@ -14,7 +14,7 @@ use crate::sys::libc_tls;
 use crate::worker::Worker;
 use crate::{arch, lot, table};
 
-const VERSION: usize = 1;
+const VERSION: usize = 2;
 
 /// The address of a static: of a type that statics may have.
 type Address = AtomicPtr<()>;
@@ -34,8 +34,10 @@ pub(crate) struct Debugger {
     chunk_nodes: usize,
     node_bytes: usize,
     node_address: usize,
-    /// Where the bytes from a thread pointer to its block's end stand.
+    /// Where the bytes from a thread pointer to its block's end stand, and the mask of its
+    /// alignment.
     above: Address,
+    mask: Address,
     /// First instruction of each thread.
     trampoline: Address,
     control_bytes: usize,
@@ -75,7 +77,8 @@ static heddle_debugger: Debugger = Debugger {
     chunk_nodes: lot::nodes::CHUNK,
     node_bytes: size_of::<lot::node::Node>(),
     node_address: offset_of!(lot::node::Node, address),
-    above: address(&raw const libc_tls::ABOVE),
+    above: address(&raw const libc_tls::PLACE.above),
+    mask: address(&raw const libc_tls::PLACE.mask),
     trampoline: address(arch::trampoline as *const ()),
     control_bytes: size_of::<Control>(),
     control_worker: offset_of!(Control, worker),

@@ -43,7 +43,7 @@ const LIES: &[(&str, Option<&str>)] = &[
     ("bytes", Some("the stack size of the C library's threads was not found")),
     ("refused", Some("no kernel thread to look at")),
     ("robust", Some("the kernel has another robust list than the C library")),
-    ("aligned", Some("a library asks for TLS aligned to 4096 bytes")),
+    ("aligned", Some("a library asks for TLS aligned to 8192 bytes")),
     ("small", Some("this library was loaded too late to have static TLS")),
     ("libraries", Some("the C library has no TLS of its own")),
     ("cond", Some("condition variables that are not known")),

@@ -49,5 +49,5 @@ pub(crate) fn top_of(slot: u32, stack: *mut u8, class: u8) -> *mut u8 {
 /// stack would begin.
 #[inline(always)]
 pub(crate) fn tls_of(slot: u32, stack: *mut u8, class: u8) -> *mut u8 {
-    top_of(slot, stack, class).wrapping_sub(libc_tls::above())
+    libc_tls::pointer_below(top_of(slot, stack, class))
 }

@@ -66,7 +66,7 @@ static void static_info(size_t *bytes, size_t *align)
 
 	real(bytes, align);
 	if (lies("aligned", NULL))
-		*align = 4096;
+		*align = 8192;
 	else
 		*bytes = 2368;
 }

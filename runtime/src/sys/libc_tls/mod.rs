@@ -64,8 +64,10 @@ pub(crate) use self::heap::decay;
 /// First tid of full threads: above the largest that the kernel gives (`PID_MAX_LIMIT`, 2^22),
 /// and inside the 30 bits that a mutex has for it.
 const TID_FIRST: u32 = 1 << 29;
-/// Blocks are aligned and sized by this, whatever the libraries ask for.
+/// Blocks are aligned and sized by this where the libraries ask for no more.
 const LINE: usize = 64;
+/// The most that they may ask for: what it takes is lost of each stack.
+const ALIGN_MAX: usize = 4096;
 /// Most of the libraries' part of a block that is asked for as its thread starts: a program may
 /// have much that none of its threads touches.
 const START_BYTES_MAX: usize = 16 * LINE;
@@ -78,9 +80,12 @@ pub(crate) struct Library {
     fields: Fields,
     /// What makes a block new that was kept; `None` = none is.
     init: Option<kept::Init>,
-    /// Bytes of a block below and from its thread pointer on; multiples of [`LINE`].
+    /// Bytes of a block below and from its thread pointer on; multiples of [`LINE`], the first of
+    /// the alignment, too.
     below: usize,
     above: usize,
+    /// Of thread pointers; a power of two from [`LINE`] on.
+    align: usize,
     /// What of `below` the libraries used that were there at the start.
     used_below: usize,
     /// Bytes behind `above`, see [`describe`].
@@ -94,8 +99,16 @@ pub(crate) struct Stack {
 }
 
 static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
-/// What is needed often of [`LIBRARY`]: `above` and `described`, and `Fields::own`.
-pub(crate) static ABOVE: AtomicUsize = AtomicUsize::new(0);
+/// Where a block's thread pointer is: the last multiple of an alignment that leaves so many bytes.
+pub(crate) struct Place {
+    /// `above` and `described`.
+    pub above: AtomicUsize,
+    /// What of an address a multiple of the alignment has.
+    pub mask: AtomicUsize,
+}
+
+/// What is needed often of [`LIBRARY`], and `Fields::own`.
+pub(crate) static PLACE: Place = Place { above: AtomicUsize::new(0), mask: AtomicUsize::new(!0) };
 static OWN: AtomicIsize = AtomicIsize::new(0);
 /// Bytes behind each block for what describes the thread.
 static DESCRIBED: AtomicUsize = AtomicUsize::new(0);
@@ -148,9 +161,10 @@ impl Library {
         let functions = Functions::find()?;
         let fields = probe::examine(&functions)?;
         let (bytes, align) = functions.static_bytes();
-        if align > LINE {
+        if align > ALIGN_MAX || !align.is_power_of_two() {
             return Err(format!("a library asks for TLS aligned to {align} bytes"));
         }
+        let align = align.max(LINE);
         let pthread = functions.pthread_bytes;
         // On x86-64 the static bytes have the structure in them, on aarch64 they don't.
         let (below, above) = if cfg!(target_arch = "x86_64") {
@@ -158,19 +172,20 @@ impl Library {
         } else {
             (pthread, bytes)
         };
-        let (below, above) = (below.next_multiple_of(LINE), above.next_multiple_of(LINE));
+        let (below, above) = (below.next_multiple_of(align), above.next_multiple_of(LINE));
         fields.check(below, above)?;
         let described = DESCRIBED.load(Relaxed);
-        ABOVE.store(above + described, Relaxed);
+        PLACE.above.store(above + described, Relaxed);
+        PLACE.mask.store(!(align - 1), Relaxed);
         OWN.store(fields.own, Relaxed);
         let init = kept::examine(&functions, &fields.wipe, below, above);
         let used_below = kept::used_below(below, above);
-        Ok(Library { functions, fields, init, below, above, used_below, described })
+        Ok(Library { functions, fields, init, below, above, align, used_below, described })
     }
 
-    /// Bytes of a block, and of what is behind it.
+    /// Bytes of a block, and of what is behind it, with what its alignment may take.
     pub fn block_bytes(&self) -> usize {
-        self.below + self.above + self.described
+        self.below + self.above + self.described + (self.align - LINE)
     }
 }
 
@@ -178,7 +193,7 @@ impl Library {
 ///
 /// # Safety
 /// 1. `[tls - below, tls + above)` is writable memory that nobody else uses until [`retire`].
-/// 2. `tls` is a multiple of 64.
+/// 2. `tls` is what [`pointer_below`] gives.
 /// 3. A block that was kept has not been touched since.
 pub(crate) unsafe fn prepare(
     tls: *mut u8,
@@ -268,10 +283,12 @@ fn block_bounds() -> (isize, isize) {
     (library.below as isize, library.above as isize)
 }
 
-/// Bytes from the thread pointer of a block to the end of what is behind it.
+/// The thread pointer of a block that ends, with what is behind it, below `end`, a multiple of
+/// [`LINE`].
 #[inline(always)]
-pub(crate) fn above() -> usize {
-    ABOVE.load(Relaxed)
+pub(crate) fn pointer_below(end: *mut u8) -> *mut u8 {
+    let highest = end.wrapping_sub(PLACE.above.load(Relaxed));
+    highest.map_addr(|address| address & PLACE.mask.load(Relaxed))
 }
 
 /// Where the thread with the thread pointer `tls` has what it knows of itself: `full::OWN` in its

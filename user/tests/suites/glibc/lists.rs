@@ -64,10 +64,6 @@ pub const KNOWN: &[(&str, &str)] = &[
     ("tst-mqueue5", LATE),
     ("tst-signal3", LATE),
     ("tst-mutexpp10", "a mutex with a ceiling raises nobody's priority"),
-    (
-        "tst-pt-tls1",
-        "its thread-local variables are aligned to 512 bytes: threads are the kernel's",
-    ),
     ("tst-pthread_cancel-exited", TASKS),
     ("tst-pthread_kill-exited", TASKS),
     ("tst-rwlock19", "it writes how many readers there are into the inside of a lock"),
