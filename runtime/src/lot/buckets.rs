@@ -205,6 +205,7 @@ pub(crate) fn wait_after(
     match queue.wait_unless(me, deadline, before) {
         Some(outcome) => ended(me, node, manner, outcome),
         None => {
+            me.wait.set(WaitKind::None);
             me.cancellable.set(false);
             Ended::Changed
         }
