@@ -120,6 +120,18 @@ impl RawMutex {
         if self.try_lock() { Outcome::Woken } else { self.lock_slow(deadline) }
     }
 
+    /// Takes the mutex, waiting for it; gives up when the calling thread is cancelled or called.
+    pub fn lock_cancellable(&self) -> Outcome {
+        if self.try_lock() {
+            return Outcome::Woken;
+        }
+        let me = sched::current();
+        me.cancellable.set(true);
+        let outcome = self.lock_slow(0);
+        me.cancellable.set(false);
+        outcome
+    }
+
     /// Whether somebody holds it.
     pub fn is_locked(&self) -> bool {
         self.word.load(Relaxed) & !CONTENDED != 0

@@ -14,14 +14,16 @@ use libc::{off_t, ssize_t};
 use heddle::raw;
 
 use super::{away, exported, interruptible, made};
-use crate::threads::cancel;
+use crate::threads::{cancel, signals};
 
 /// Makes a call on the pool; a point of cancellation.
 fn plainly<T>(call: impl FnOnce() -> T) -> T {
     if raw::is_cancelled() {
         cancel::act();
     }
-    away(call)
+    let result = away(call);
+    signals::answer_if_called();
+    result
 }
 
 /// Defines exported functions that make the C library's call of the first name so.

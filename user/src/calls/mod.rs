@@ -324,7 +324,7 @@ impl<T> Told<T> {
     fn result(self) -> T {
         errno::set(self.errno);
         if let Some(signal) = self.raised {
-            signals::send_to_own(signal);
+            signals::raised::raise(signal);
         }
         self.result
     }

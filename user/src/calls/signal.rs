@@ -23,7 +23,7 @@ use crate::{errno, real};
 /// Where the kernel was not asked to send none, that one is pending, and this adds nothing.
 pub fn broken_pipe(stop: &Stop) {
     if *stop == Stop::Error(libc::EPIPE) {
-        signals::send_to_own(libc::SIGPIPE);
+        signals::raised::raise(libc::SIGPIPE);
     }
 }
 

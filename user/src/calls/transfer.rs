@@ -137,17 +137,19 @@ impl Transfer {
         is_direct
     }
 
-    /// Whether it is a plain write to a disk's file that stays in memory, so that the first system
-    /// call may be the one that does it. What has no position is something else by now.
-    fn stays_in_memory(&self) -> bool {
+    /// Makes a plain write to a disk's file that stays in memory: the first system call may be the
+    /// one that does it. `None`: it is none, as what has no position is something else by now.
+    fn write_to_memory(&self, parts: Parts) -> Option<Result<isize>> {
         if self.flags != 0 || !known::is_buffered(self.fd) {
-            return false;
+            return None;
         }
-        let has_position = self.offset != HERE || errno::kept(|| direct::is_seekable(self.fd));
-        if !has_position {
+        // It comes behind who reads a part after the other; so does to ask for the position.
+        let _hold = (self.offset == HERE).then(|| hold::position(self.fd));
+        if self.offset == HERE && !errno::kept(|| direct::is_seekable(self.fd)) {
             known::forget(self.fd);
+            return None;
         }
-        has_position
+        Some(checked(self.plain(parts)))
     }
 
     /// Whether it is what sockets have calls for, and may be of one.
@@ -284,7 +286,11 @@ impl Transfer {
         let mut deadline = None;
         loop {
             // Of what a read is told no other thread's read is told as well.
-            let hold = reads.then(|| hold::reader(self.fd));
+            let hold = if reads { hold::reader(self.fd) } else { None };
+            if reads && hold.is_none() {
+                resumed(Stop::Cancelled, self.limit.always)?;
+                continue;
+            }
             if self.is_ready() {
                 // SAFETY: the caller's memory.
                 match unsafe { self.as_plain(parts).make_interruptible() } {
@@ -415,10 +421,8 @@ pub fn write(fd: c_int, parts: Parts, offset: off_t, flags: c_int) -> Result<isi
         // SAFETY: nothing.
         return checked(unsafe { libc::write(fd, (*parts.first).iov_base, 0) });
     }
-    if transfer.stays_in_memory() {
-        // It comes behind who reads a part after the other.
-        let _hold = (offset == HERE).then(|| hold::position(fd));
-        return checked(transfer.plain(parts));
+    if let Some(done) = transfer.write_to_memory(parts) {
+        return done;
     }
     let is_plain = parts.is_own && offset == HERE && flags == 0;
     let is_tried = !is_plain || !known::is_untried(fd) || total(parts) > SMALL;

@@ -221,37 +221,44 @@ fn send(target: &Pthread, signal: c_int) -> c_int {
 
 /// Sends `target` a signal that is one, with all that is known of it.
 fn send_info(target: &Pthread, info: &siginfo_t) -> c_int {
-    let signal = info.si_signo;
-    if target.has_ended() {
-        return 0;
-    }
-    let Some(action) = action_of(signal) else { return libc::EINVAL };
-    discard::sending(signal);
-    let is_blocked = target.signals.blocked() & bit(signal) != 0;
-    match action.sa_sigaction {
-        _ if is_blocked => {}
-        libc::SIG_IGN => return timers::dropped(info),
-        libc::SIG_DFL if IGNORED & bit(signal) != 0 => return timers::dropped(info),
-        libc::SIG_DFL => {
-            act_by_default(signal);
-            return timers::dropped(info);
-        }
-        _ => {}
-    }
-    // Step 1 of the protocol.
-    match target.signals.pending.add(info) {
-        Added::Whole => {}
-        Added::Bare => _ = timers::dropped(info),
-        Added::Refused => return libc::EAGAIN,
+    if let Some(result) = add(target, info) {
+        return result;
     }
     match this() {
         Some(me) if ptr::eq(me, target) && me.signals.masked.get().is_some() => {}
         Some(me) if ptr::eq(me, target) => drop(deliver(me)),
         // Item 3 of the protocol; a wait goes on, as nothing has come to it.
-        _ if !target.signals.lets_through(bit(signal)) => {}
+        _ if !target.signals.lets_through(bit(info.si_signo)) => {}
         _ => raw::when_unpinned(call, target.slot.load(Relaxed) as usize),
     }
     0
+}
+
+/// Step 1 of the protocol. The result of sending it, unless it is pending now.
+fn add(target: &Pthread, info: &siginfo_t) -> Option<c_int> {
+    let signal = info.si_signo;
+    if target.has_ended() {
+        return Some(0);
+    }
+    let Some(action) = action_of(signal) else { return Some(libc::EINVAL) };
+    discard::sending(signal);
+    let is_blocked = target.signals.blocked() & bit(signal) != 0;
+    match action.sa_sigaction {
+        _ if is_blocked => {}
+        libc::SIG_IGN => return Some(timers::dropped(info)),
+        libc::SIG_DFL if IGNORED & bit(signal) != 0 => return Some(timers::dropped(info)),
+        libc::SIG_DFL => {
+            act_by_default(signal);
+            return Some(timers::dropped(info));
+        }
+        _ => {}
+    }
+    match target.signals.pending.add(info) {
+        Added::Whole => {}
+        Added::Bare => _ = timers::dropped(info),
+        Added::Refused => return Some(libc::EAGAIN),
+    }
+    None
 }
 
 fn call(slot: usize, _times: u32) {
@@ -277,13 +284,6 @@ pub fn send_to(number: u32, signal: c_int) -> c_int {
 /// Sends the full thread with this number a signal, with all that is known of it.
 pub fn send_info_to(number: u32, info: &siginfo_t) -> c_int {
     with_number(number, |target| send_info(target, info)).unwrap_or(libc::ESRCH)
-}
-
-/// Sends the calling full thread a signal: its handler has run when this returns.
-pub fn send_to_own(signal: c_int) {
-    if let Some(me) = this() {
-        errno::kept(|| send(me, signal));
-    }
 }
 
 /// Runs the handlers of what the calling thread, `me`, has pending and not blocked. The caller may

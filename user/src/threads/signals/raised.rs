@@ -21,7 +21,7 @@ use libc::siginfo_t;
 
 use super::actions::kept;
 use super::faults::entry;
-use super::{bit, call, process};
+use super::{add, bit, call, info_of, process};
 use crate::errno;
 use crate::sys::signals;
 use crate::threads::{Pthread, own, this};
@@ -68,6 +68,15 @@ fn pass_on(me: &Pthread, info: &siginfo_t) {
     // Step 1 of the protocol.
     me.signals.pending.add(info);
     raw::when_unpinned(call, me.slot.load(Relaxed) as usize);
+}
+
+/// Raises a signal in the calling full thread, in a call: the handler runs when that has let go of
+/// all that it holds.
+pub fn raise(signal: c_int) {
+    let Some(me) = this() else { return };
+    if errno::kept(|| add(me, &info_of(signal))).is_none() {
+        raw::call_again();
+    }
 }
 
 /// Takes from the calling kernel thread, which blocks it, what a call that left `error` raised.
