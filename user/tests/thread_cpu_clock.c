@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-enum { SPINS_MS = 60, SLEEPERS = 4 };
+enum { SPINS_MS = 200, SLEEPERS = 4 };
 static int spins, done, read_all;
 
 static long clock_us(clockid_t clock)
