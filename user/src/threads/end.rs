@@ -125,8 +125,10 @@ pub fn end(me: &'static Pthread) -> ! {
         tell_end(me);
         end_process();
     }
-    close(me);
+    // Destructors are run with the thread's signals, as the C library does.
+    raw::set_cancellable(false);
     raw::destroy_values();
+    close(me);
     publish(me)
 }
 
