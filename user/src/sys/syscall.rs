@@ -16,7 +16,7 @@ use super::{cpu_clock, identity, interruptible, kept, scheduling};
 use crate::calls::mask;
 use crate::errno;
 use crate::threads::signals::{self, Ran, alternate, process};
-use crate::threads::{cancel, end, this};
+use crate::threads::{cancel, end, is_number, this};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn heddle_user_syscall(
@@ -148,7 +148,9 @@ fn of_thread(number: c_long, arguments: [usize; 6]) -> c_long {
         match number {
             libc::SYS_gettid => identity::heddle_user_gettid(),
             libc::SYS_tgkill => identity::heddle_user_tgkill(a as i32, b as i32, c as i32),
-            libc::SYS_tkill => identity::heddle_user_tgkill(libc::getpid(), a as i32, b as i32),
+            libc::SYS_tkill if is_number(a as i32) => {
+                identity::heddle_user_tgkill(libc::getpid(), a as i32, b as i32)
+            }
             libc::SYS_rt_tgsigqueueinfo => {
                 return signals::queue_info(a as i32, b as i32, c as i32, d as *const _);
             }
