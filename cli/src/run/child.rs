@@ -26,7 +26,7 @@ use heddle_preload::sys::spawn::{end_by, let_go, send_signal, spawn, unblock_sig
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
     DumpableBehavior, Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus, kill_process,
-    set_dumpable_behavior, setrlimit, waitpid,
+    set_dumpable_behavior, setrlimit, wait,
 };
 use signal_hook::consts::{
     SIGABRT, SIGALRM, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGIO, SIGPIPE, SIGPROF, SIGQUIT, SIGTERM,
@@ -132,7 +132,7 @@ impl Child {
     /// parent in the end: orphans are waited for, too, or they would stay as zombies.
     fn look(&self) -> io::Result<Option<Exit>> {
         loop {
-            match waitpid(None, WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+            match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
                 Ok(Some((pid, status))) if pid == self.process() => {
                     if status.stopping_signal().is_some_and(|it| STOPPING.contains(&it)) {
                         let _ = kill_process(rustix::process::getpid(), Signal::STOP);

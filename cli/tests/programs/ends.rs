@@ -49,6 +49,15 @@ fn programs_without_threads() {
 }
 
 #[test]
+fn a_program_in_a_group_of_its_own() {
+    let folder = Folder::new("group");
+    let mut command = folder.under(&[], "setsid");
+    command.args(["sh", "-c", "sleep 0.1; echo ended; exit 3"]);
+    let ended = folder.run(command);
+    assert_eq!((ended.status.code(), ended.output.as_str()), (Some(3), "ended\n"));
+}
+
+#[test]
 fn what_cannot_be_started() {
     let folder = Folder::new("refused");
     let status = |program: &str| {
