@@ -4,13 +4,15 @@
 //! sleeps. What it refuses is decided by the kind of file: disks have their own ways (`disk.rs`),
 //! anything else is waited for and tried again.
 
+mod file;
+
 use core::ffi::c_int;
-use core::mem::MaybeUninit;
 
 use heddle::hold::{self, Hold};
 use heddle::raw::{self, Interest};
-use libc::{iovec, msghdr, off_t, termios};
+use libc::{iovec, msghdr, off_t};
 
+use self::file::is_gone;
 use super::{
     Limit, Result, Stop, checked, deadline_of, disk, flags_of, is_nonblocking, known, resumed,
     signal, sockets, timeout_is_again, turns, wait_ready, wait_ready_once, wait_ready_unless,
@@ -125,18 +127,6 @@ impl Transfer {
         is_plain && unsafe { (*parts.first).iov_len } == 0
     }
 
-    /// Whether it goes past the cache.
-    fn is_past_cache(&self) -> bool {
-        if known::is_cached(self.fd) {
-            return false;
-        }
-        let is_direct = flags_of(self.fd) & libc::O_DIRECT != 0;
-        if !is_direct {
-            known::note_cached(self.fd);
-        }
-        is_direct
-    }
-
     /// Makes a plain write to a disk's file that stays in memory: the first system call may be the
     /// one that does it. `None`: it is none, as what has no position is something else by now.
     fn write_to_memory(&self, parts: Parts) -> Option<Result<isize>> {
@@ -145,11 +135,11 @@ impl Transfer {
         }
         // It comes behind who reads a part after the other; so does to ask for the position.
         let _hold = (self.offset == HERE).then(|| hold::position(self.fd));
-        if self.offset == HERE && !errno::kept(|| direct::is_seekable(self.fd)) {
+        let has_position = self.offset != HERE || errno::kept(|| direct::is_seekable(self.fd));
+        if !has_position {
             known::forget(self.fd);
-            return None;
         }
-        Some(checked(self.plain(parts)))
+        has_position.then(|| checked(self.plain(parts)))
     }
 
     /// Whether it is what sockets have calls for, and may be of one.
@@ -229,13 +219,6 @@ impl Transfer {
         }
     }
 
-    /// Whether it is of a disk's file. Most others say that they are none when they are asked for
-    /// a position, in half the time; who moves bytes at the position waits for others anyway.
-    fn is_of_disk(&self) -> bool {
-        let may_be = self.offset != HERE || errno::kept(|| direct::is_seekable(self.fd));
-        may_be && disk::is_disk(self.fd)
-    }
-
     /// Nothing to move now, of a file that can tell.
     #[cold]
     fn wait_and_move(&mut self, parts: Parts) -> Result<isize> {
@@ -286,8 +269,8 @@ impl Transfer {
         let mut deadline = None;
         loop {
             // Of what a read is told no other thread's read is told as well.
-            let hold = if reads { hold::reader(self.fd) } else { None };
-            if reads && hold.is_none() {
+            let hold = reads.then(|| hold::reader(self.fd));
+            if let Some(None) = hold {
                 resumed(Stop::Cancelled, self.limit.always)?;
                 continue;
             }
@@ -326,69 +309,11 @@ impl Transfer {
         }
     }
 
-    /// Whether the file says that it is ready.
-    fn is_ready(&self) -> bool {
-        let reads = self.direction == Direction::Read;
-        let events = if reads { libc::POLLIN } else { libc::POLLOUT };
-        let mut poll = libc::pollfd { fd: self.fd, events, revents: 0 };
-        errno::kept(|| {
-            loop {
-                // A signal that is pending ends it, also where it would not have waited.
-                // SAFETY: one valid pollfd.
-                let count = unsafe { direct::poll(&mut poll, 1) };
-                if count >= 0 || errno::get() != libc::EINTR {
-                    return count != 0;
-                }
-            }
-        })
-    }
-
-    /// Whether a write has come to where it raises a signal: that is for the next call.
-    fn is_at_size_limit(&self) -> bool {
-        let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: 0 };
-        // SAFETY: a valid place.
-        unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
-        if self.direction == Direction::Read || limit.rlim_cur == libc::RLIM_INFINITY {
-            return false;
-        }
-        let place = match self.offset {
-            // SAFETY: no pointers; what has no position says so.
-            HERE => unsafe { libc::lseek(self.fd, 0, libc::SEEK_CUR) },
-            place => place,
-        };
-        u64::try_from(place).is_ok_and(|place| place >= limit.rlim_cur)
-    }
-
-    /// How long (ns) a read waits for the first byte, if it is of a terminal that is asked not to
-    /// wait for one (`VMIN` 0): such a terminal is not ready before there is one.
-    fn patience(&self) -> Option<u64> {
-        if self.direction == Direction::Write {
-            return None;
-        }
-        let mut mode = MaybeUninit::<termios>::uninit();
-        // SAFETY: a valid place; what is no terminal says so.
-        let mode = errno::kept(|| unsafe {
-            (libc::tcgetattr(self.fd, mode.as_mut_ptr()) == 0).then(|| mode.assume_init())
-        })?;
-        let is_raw = mode.c_lflag & libc::ICANON == 0 && mode.c_cc[libc::VMIN] == 0;
-        is_raw.then(|| u64::from(mode.c_cc[libc::VTIME]) * 100_000_000)
-    }
-
     fn wait(&mut self, deadline: u64) -> Result<()> {
         self.hold = None;
         let wait = if self.limit.always { wait_ready_once } else { wait_ready };
         wait(self.fd, self.direction.interest(), deadline)
     }
-}
-
-/// Whether it is a terminal whose other side was closed: a read that waited for that fails, later
-/// ones find the end of the file. What is left of it has no name any more.
-fn is_gone(fd: c_int) -> bool {
-    // SAFETY: all zero bytes are a valid `stat`, which the kernel overwrites.
-    let mut status: libc::stat = unsafe { core::mem::zeroed() };
-    // SAFETY: a valid place.
-    let failed = unsafe { libc::fstat(fd, &mut status) } != 0;
-    !failed && status.st_mode & libc::S_IFMT == libc::S_IFCHR && status.st_nlink == 0
 }
 
 /// A write of no more than this to what says that it is ready does not wait (`PIPE_BUF`, at least).
@@ -406,11 +331,11 @@ pub fn read(fd: c_int, parts: Parts, offset: off_t, flags: c_int) -> Result<isiz
     }
     let first = transfer.once(parts)?;
     let is_all = first == 0 || flags & libc::RWF_NOWAIT != 0 || first as usize >= total(parts);
-    if is_all || transfer.may_be_of_socket(parts) || !disk::is_disk(fd) {
+    if is_all || transfer.may_be_of_socket(parts) || !transfer.may_be_at_gap(first) {
         return Ok(first);
     }
-    // The try gives what lies in memory up to the first gap; a read ends at the file's end only.
-    // Where there is no such call, the first was a plain one, and this ends at once.
+    // A read ends at the file's end only. Where there is no call that never sleeps, the first was a
+    // plain one, and this ends at once.
     Ok(go_on(transfer, parts, first, Transfer::more_of_disk))
 }
 

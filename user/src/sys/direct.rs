@@ -78,8 +78,13 @@ pub unsafe fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> isize 
 /// Whether the file has a position; what is not for reading or writing has one, too. Waits for who
 /// moves bytes at that of a disk's file.
 pub fn is_seekable(fd: c_int) -> bool {
+    position(fd) >= 0
+}
+
+/// The position in a file; negative when it has none.
+pub fn position(fd: c_int) -> off_t {
     // SAFETY: no pointers.
-    unsafe { call(libc::SYS_lseek, [fd as usize, 0, libc::SEEK_CUR as usize, 0, 0, 0]) >= 0 }
+    unsafe { call(libc::SYS_lseek, [fd as usize, 0, libc::SEEK_CUR as usize, 0, 0, 0]) as off_t }
 }
 
 /// The kind of file, as in `st_mode`; 0 when the descriptor is none. Not the times of the file: who
