@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "check.h"
 #include <aio.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 
@@ -110,10 +111,16 @@ static void *lists(void *expected)
 static void *lists_nothing(void *arg)
 {
 	struct aiocb wrong = { .aio_fildes = -1, .aio_nbytes = 1, .aio_lio_opcode = LIO_READ };
-	struct aiocb *list[] = { &wrong };
+	struct aiocb refused = { .aio_reqprio = 999, .aio_lio_opcode = LIO_READ };
+	struct aiocb taken = { .aio_fildes = open("/dev/null", O_RDONLY),
+			       .aio_lio_opcode = LIO_READ };
+	struct aiocb *list[] = { &wrong }, *both[] = { &refused, NULL, &taken };
 
 	CHECK_ERRNO(lio_listio(LIO_WAIT, list, 1, NULL), EIO);
 	CHECK_EQ(aio_error(&wrong), EBADF);
+	CHECK_ERRNO(lio_listio(LIO_WAIT, both, 3, NULL), EIO);
+	CHECK_EQ(aio_error(&refused), EINVAL);
+	CHECK_EQ(aio_error(&taken), 0);
 	CHECK_EQ(lio_listio(LIO_WAIT, list, 0, NULL), 0);
 	CHECK_ERRNO(lio_listio(77, list, 0, NULL), EINVAL);
 	CHECK_ERRNO(suspended(&(struct timespec){ 0, 20000000 }), EAGAIN);

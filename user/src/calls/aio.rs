@@ -97,9 +97,10 @@ unsafe fn list_and_wait(list: *const *mut aiocb, count: c_int) -> Result<isize> 
     // SAFETY: by 1.
     let error_of = |it: &*mut aiocb| unsafe { libc::aio_error(*it) };
     let goes_on = |it: &*mut aiocb| error_of(it) == libc::EINPROGRESS;
-    if asked.is_err() && !all.iter().filter(is_one).any(goes_on) {
+    if asked == Err(Stop::Error(libc::EAGAIN)) && !all.iter().filter(is_one).any(goes_on) {
         return asked;
     }
+    // Any other error is of one of the requests, and `errno` is not set for that.
     for request in all.iter().filter(is_one) {
         while goes_on(request) {
             // SAFETY: by 1.
