@@ -31,11 +31,18 @@ pub fn is_disk(fd: c_int) -> bool {
 }
 
 fn is_in_memory(fd: c_int) -> bool {
+    if known::is_stored(fd) {
+        return false;
+    }
     // SAFETY: all zero bytes are a valid `statfs`, which the kernel overwrites.
     let mut system: libc::statfs = unsafe { core::mem::zeroed() };
     // SAFETY: a valid place.
     let failed = unsafe { libc::fstatfs(fd, &mut system) } != 0;
-    !failed && IN_MEMORY.contains(&system.f_type)
+    let is_in_memory = !failed && IN_MEMORY.contains(&system.f_type);
+    if !failed && !is_in_memory {
+        known::note_stored(fd);
+    }
+    is_in_memory
 }
 
 /// Whether what is written stays in memory for now.

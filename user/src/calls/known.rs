@@ -1,12 +1,13 @@
 //! What is known of descriptors, by number, from what their calls have said.
 //!
 //! Invariant: a hint, for a number may be another file's by now. A wrong one costs a system call in
-//! vain, or a worker for as long as a disk takes; nobody waits for more because of it. So what
-//! could is asked again: what is taken for a socket says so itself when it is none, and what a
-//! write takes for a disk's file, whether it has a position; what has no try, whether it is ready:
-//! if not it is tried, and if it waits all the same, signals and a cancellation end that. (Of what
-//! has a position and is not opened by its name, which is seen, an eventfd alone may have a writer
-//! wait, when its number is at its end.)
+//! vain, or a worker for as long as a disk takes, or has a read that goes past the cache end before
+//! the file does, at a block; nobody waits for more because of it. So what could is asked again:
+//! what is taken for a socket says so itself when it is none, and what a write takes for a disk's
+//! file, whether it has a position; what has no try, whether it is ready: if not it is tried, and
+//! if it waits all the same, signals and a cancellation end that. (Of what has a position and is
+//! not opened by its name, which is seen, an eventfd alone may have a writer wait, when its number
+//! is at its end.)
 
 use core::ffi::c_int;
 use core::sync::atomic::AtomicU8;
@@ -25,6 +26,8 @@ const CACHED: u8 = 2;
 const BUFFERED: u8 = 4;
 /// It knows no write that never sleeps.
 const UNTRIED: u8 = 8;
+/// It is of a file system that does not live in memory.
+const STORED: u8 = 16;
 
 static HINTS: [AtomicU8; KNOWN] = [const { AtomicU8::new(0) }; KNOWN];
 
@@ -90,6 +93,16 @@ pub fn is_untried(fd: c_int) -> bool {
 /// There is none.
 pub fn note_untried(fd: c_int) {
     note(fd, NO_SOCKET | UNTRIED);
+}
+
+/// Whether its file system has a place where it waits for what it keeps.
+pub fn is_stored(fd: c_int) -> bool {
+    is(fd, STORED)
+}
+
+/// It does.
+pub fn note_stored(fd: c_int) {
+    note(fd, STORED);
 }
 
 /// It was opened with these flags.

@@ -231,7 +231,7 @@ impl Transfer {
             };
         }
         if self.limit.deadline.is_none() {
-            let may_be_socket = flags & libc::O_ACCMODE == libc::O_RDWR;
+            let may_be_socket = self.offset == HERE && flags & libc::O_ACCMODE == libc::O_RDWR;
             let option = self.direction.timeout_option();
             let socket = may_be_socket.then(|| deadline_of(self.fd, option)).flatten();
             if socket.is_none() && self.is_of_disk() {
