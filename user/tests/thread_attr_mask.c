@@ -64,6 +64,8 @@ static void *try_all(void *unused)
 	CHECK_EQ(posix_memalign(&stack, 4096, 256 << 10), 0);
 	CHECK_EQ(pthread_attr_setstack(&attr, stack, 256 << 10), 0);
 	expect(&attr, SIGTERM, SIGUSR2);
+	CHECK_EQ(pthread_attr_setsigmask_np(&attr, NULL), 0);
+	expect(&attr, SIGHUP, SIGALRM);
 	CHECK_EQ(pthread_attr_destroy(&attr), 0);
 	free(stack);
 	/* That of who made them is as it was. */

@@ -77,7 +77,9 @@ pub unsafe fn make(
     }
     errno::kept(prepare);
     // SAFETY: as the caller promises.
-    errno::kept(|| unsafe { kernel::create(thread, attr, (start, argument), origin) })
+    errno::kept(|| unsafe {
+        kernel::create(thread, attr, (start, argument), origin, wanted.blocked)
+    })
 }
 
 /// Makes what waits stand on, while there is one thread: it takes memory, and a thread that waits

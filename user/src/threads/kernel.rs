@@ -23,6 +23,7 @@ use libc::{pthread_attr_t, pthread_t};
 use super::own::{ENDS, LIVES};
 use super::{Start, count_in_kernel, count_out_kernel, end, fork, own};
 use crate::account::{self, Origin};
+use crate::calls::mask;
 
 /// `PTHREAD_KEY_2NDLEVEL_SIZE` of glibc: values of so many keys lie in the thread's own block.
 const KEYS_INSIDE: u32 = 32;
@@ -108,6 +109,8 @@ unsafe extern "C" fn at_end(_value: *mut c_void) {
 struct Call {
     start: Start,
     argument: *mut c_void,
+    /// The mask that it begins with, where that is not its maker's in the kernel.
+    blocked: Option<u64>,
 }
 
 mod real {
@@ -125,7 +128,8 @@ mod real {
     }
 }
 
-/// `pthread_create` of a kernel thread; `origin` says what the program itself called.
+/// `pthread_create` of a kernel thread; `origin` says what the program itself called, and `blocked`
+/// what the thread blocks by its attributes.
 ///
 /// # Safety
 /// As `pthread_create`.
@@ -134,8 +138,11 @@ pub unsafe fn create(
     attr: *const pthread_attr_t,
     (start, argument): (Start, *mut c_void),
     origin: &Origin,
+    blocked: Option<u64>,
 ) -> c_int {
-    let call = Box::into_raw(Box::new(Call { start, argument })).cast();
+    // A full thread's mask is not its worker's.
+    let inherited = crate::me().filter(|_| blocked.is_none()).map(|_| mask::own());
+    let call = Box::into_raw(Box::new(Call { start, argument, blocked: inherited })).cast();
     let begin: Start = begin;
     count_in_kernel();
     // SAFETY: as the caller promises; `begin` takes what it is given.
@@ -158,7 +165,10 @@ pub unsafe fn create(
 unsafe extern "C-unwind" fn begin(call: *mut c_void) -> *mut c_void {
     // SAFETY: by 1. Nothing of it is left when the start function, which may end the thread, is
     // called.
-    let Call { start, argument } = *unsafe { Box::from_raw(call.cast::<Call>()) };
+    let Call { start, argument, blocked } = *unsafe { Box::from_raw(call.cast::<Call>()) };
+    if let Some(blocked) = blocked {
+        mask::take_on(blocked);
+    }
     // Before a child that has this memory could leave its own number there.
     super::mark();
     if set_counted(1) {
