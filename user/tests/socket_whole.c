@@ -327,17 +327,21 @@ static void send_in_time(long (*const *call)(void))
 	close_ends();
 }
 
+/* Until something has come of what is sent. */
+static void await_arrival(void)
+{
+	for (int there = 0; there == 0;) {
+		sleep_ms(1);
+		CHECK_EQ(ioctl(ends[1], FIONREAD, &there), 0);
+	}
+}
+
 static void peer_goes(int kind, long (*const *call)(void))
 {
-	int there = 0;
-
 	open_ends(kind);
 	pipes = 0;
 	pthread_t sender = start_thread(sends_part, (void *)call);
-	while (there == 0) {
-		CHECK_EQ(ioctl(ends[1], FIONREAD, &there), 0);
-		sched_yield();
-	}
+	await_arrival();
 	sleep_ms(50);
 	close(ends[1]);
 	join_thread(sender);
@@ -368,7 +372,9 @@ static void is_broken_off(long (*const *call)(void))
 	open_ends(TCP);
 	pipes = 0;
 	pthread_t thread = start_thread(is_told_later, (void *)call);
-	if (!call)
+	if (call)
+		await_arrival();
+	else
 		CHECK_EQ(send(ends[1], "0123456789", 10, 0), 10);
 	sleep_ms(200);
 	break_off();
