@@ -6,10 +6,13 @@
  */
 #define _GNU_SOURCE
 #include "check.h"
+#include "unseen.h"
 #include <signal.h>
 #include <sys/wait.h>
 
 enum { BUSY = 2, WAIT_MS = 20 };
+/* Who sends: this process, a child, this process by a call of its own, as to its whole group. */
+enum { OWN, FROM_CHILD, UNSEEN, SENDERS };
 
 static sigset_t both;
 static int stop, ready, stage, handled;
@@ -42,11 +45,10 @@ static void await_pending(int number)
 	}
 }
 
-/* From a child, or by this process itself. */
-static pid_t send(int number, int from_child)
+static pid_t send(int number, int by)
 {
-	if (!from_child) {
-		CHECK_EQ(kill(getpid(), number), 0);
+	if (by != FROM_CHILD) {
+		CHECK_EQ(by == OWN ? kill(getpid(), number) : kill_unseen(getpid(), number), 0);
 		return getpid();
 	}
 	pid_t process = getpid(), child = fork();
@@ -91,7 +93,7 @@ static void *unblocks(void *arg)
 }
 
 /* In a thread that is in sigwaitinfo() when it comes, or begins that later. */
-static void waited_for(int number, int from_child)
+static void waited_for(int number, int by)
 {
 	pthread_t thread;
 	struct timespec at_once = { 0, 0 };
@@ -100,13 +102,13 @@ static void waited_for(int number, int from_child)
 	CHECK_EQ(pthread_create(&thread, NULL, takes, (void *)(intptr_t)number), 0);
 	await_value(&stage, 1);
 	sleep_ms(WAIT_MS);
-	send(number, from_child);
+	send(number, by);
 	CHECK_EQ(pthread_join(thread, NULL), 0);
-	pid_t sender = send(number, from_child);
+	pid_t sender = send(number, by);
 	sleep_ms(WAIT_MS);
 	await_pending(number);
-	if (!from_child)
-		send(number, 0);
+	if (by == OWN)
+		send(number, OWN);
 	CHECK_EQ(sigtimedwait(&both, &info, &at_once), number);
 	CHECK_EQ(info.si_code, SI_USER);
 	CHECK_EQ(info.si_pid, sender);
@@ -114,14 +116,14 @@ static void waited_for(int number, int from_child)
 	CHECK_ERRNO(sigtimedwait(&both, &info, &at_once), EAGAIN);
 }
 
-static void unblocked(int number, int from_child)
+static void unblocked(int number, int by)
 {
 	pthread_t thread;
 	set_value(&stage, 0);
 	handled = 0;
 	CHECK_EQ(pthread_create(&thread, NULL, unblocks, (void *)(intptr_t)number), 0);
 	await_value(&stage, 1);
-	pid_t sender = send(number, from_child);
+	pid_t sender = send(number, by);
 	sleep_ms(WAIT_MS);
 	CHECK_EQ(handled, 0);
 	set_value(&stage, 2);
@@ -131,9 +133,9 @@ static void unblocked(int number, int from_child)
 }
 
 /* The caller blocks it, and so does everybody when it is sent. */
-static void ignored(int number, int from_child)
+static void ignored(int number, int by)
 {
-	send(number, from_child);
+	send(number, by);
 	sleep_ms(WAIT_MS);
 	await_pending(number);
 	struct sigaction before, action = { .sa_handler = SIG_IGN };
@@ -161,18 +163,18 @@ static void raised(void)
 
 static void *body(void *arg)
 {
-	for (int from_child = 0; from_child < 2; from_child++)
+	for (int by = 0; by < SENDERS; by++)
 		for (int index = 0; index < 2; index++) {
 			int number = index ? SIGXFSZ : SIGPIPE;
-			waited_for(number, from_child);
-			unblocked(number, from_child);
-			ignored(number, from_child);
+			waited_for(number, by);
+			unblocked(number, by);
+			ignored(number, by);
 		}
 	raised();
 	CHECK_EQ(handled, 1);
 	/* For the main thread. */
 	handled = 0;
-	send(SIGPIPE, 1);
+	send(SIGPIPE, FROM_CHILD);
 	sleep_ms(WAIT_MS);
 	await_pending(SIGPIPE);
 	return arg;
@@ -197,7 +199,7 @@ int main(void)
 	CHECK_EQ(sigwait(&both, &number), 0);
 	CHECK_EQ(number, SIGPIPE);
 	CHECK(!is_pending(SIGPIPE));
-	pid_t sender = send(SIGXFSZ, 1);
+	pid_t sender = send(SIGXFSZ, FROM_CHILD);
 	await_pending(SIGXFSZ);
 	CHECK_EQ(handled, 0);
 	CHECK_EQ(pthread_sigmask(SIG_UNBLOCK, &both, NULL), 0);

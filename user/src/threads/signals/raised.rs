@@ -8,27 +8,33 @@
 //! when the call is done ([`take`]), and sent to the thread that waits for the call.
 //!
 //! One that somebody sends to the process may come to a worker as well. Where the thread that runs
-//! there blocks it, it is the process's (`stray.rs`).
+//! there blocks it, it is the process's (`stray.rs`). What a write raises is told as if this
+//! process had sent it by `kill`, as a process may to its own group; but it comes right behind the
+//! system call that fails ([`is_of_write`]). Not known is that of a write which has written a part.
 //!
 //! Invariant: none stays pending at a kernel thread of this library's, where it would act later,
 //! for somebody else.
 
 use core::ffi::{c_int, c_void};
+use core::ptr;
 use core::sync::atomic::Ordering::Relaxed;
 
 use heddle::raw;
-use libc::siginfo_t;
+use libc::{siginfo_t, ucontext_t};
 
 use super::actions::kept;
 use super::faults::entry;
 use super::{add, bit, call, info_of, process};
 use crate::errno;
-use crate::sys::signals;
+use crate::sys::{probed, signals};
 use crate::threads::{Pthread, own, this};
 
 /// The signals, and the error with which a call fails that raises it.
 pub const RAISED: [(c_int, c_int); 2] =
     [(libc::SIGPIPE, libc::EPIPE), (libc::SIGXFSZ, libc::EFBIG)];
+
+/// The instruction.
+const SYSCALL: [u8; 2] = [0x0f, 0x05];
 
 /// Whether it is one of them.
 pub fn is_raised(signal: c_int) -> bool {
@@ -48,7 +54,9 @@ pub extern "C-unwind" fn arrived(signal: c_int, info: *mut siginfo_t, context: *
     let told = unsafe { &*info };
     let is_blocked = me.is_some_and(|me| me.signals.blocked() & bit(signal) != 0);
     match me {
-        Some(_) if is_blocked && !is_of_write(told) => errno::kept(|| process::stray(told)),
+        Some(_) if is_blocked && !is_of_write(told, context) => {
+            errno::kept(|| process::stray(told))
+        }
         Some(me) if is_blocked || !is_default => errno::kept(|| pass_on(me, told)),
         // No write of a thread's; one that is about to leave its stack makes none.
         None if raw::is_on_worker() => errno::kept(|| process::stray(told)),
@@ -56,11 +64,30 @@ pub extern "C-unwind" fn arrived(signal: c_int, info: *mut siginfo_t, context: *
     }
 }
 
-/// Whether a write has raised it, which the kernel tells as if this process had sent it by `kill`;
-/// that, it does not come by here from a thread that blocks it (`process.rs`).
-fn is_of_write(info: &siginfo_t) -> bool {
+/// Whether a write has raised it.
+fn is_of_write(info: &siginfo_t, context: *mut c_void) -> bool {
     // SAFETY: what is told of a sender; no arguments.
-    info.si_code == libc::SI_USER && unsafe { info.si_pid() == libc::getpid() }
+    let is_own = info.si_code == libc::SI_USER && unsafe { info.si_pid() == libc::getpid() };
+    let error = RAISED.iter().find(|&&(raised, _)| raised == info.si_signo);
+    is_own && error.is_some_and(|&(_, error)| is_behind_failed(context, error))
+}
+
+/// Whether the kernel interrupted a thread there right behind a system call that fails so.
+fn is_behind_failed(context: *mut c_void, error: c_int) -> bool {
+    let mut context = context.cast::<ucontext_t>();
+    // SAFETY: the kernel passed it to a handler, which has not returned.
+    let of = |context: *mut ucontext_t, register: c_int| unsafe {
+        (*context).uc_mcontext.gregs[register as usize] as usize
+    };
+    let is_handler = |at: usize| at == raw::interrupter() || at == arrived as *const () as usize;
+    // Of another handler, which has not begun yet: its context is its third argument.
+    while is_handler(of(context, libc::REG_RIP)) {
+        context = ptr::with_exposed_provenance_mut(of(context, libc::REG_RDX));
+    }
+    let behind = of(context, libc::REG_RIP).wrapping_sub(SYSCALL.len());
+    of(context, libc::REG_RAX) as isize == -(error as isize)
+        // Elsewhere there may be nothing before it.
+        && probed::read(ptr::with_exposed_provenance::<[u8; 2]>(behind)) == Ok(SYSCALL)
 }
 
 /// Makes it the thread's own: it is handled when that is called, which is at once where it may be.
