@@ -67,7 +67,6 @@ unsafe extern "C-unwind" {
         mask: *const sigset_t,
     ) -> c_int;
     pub fn sigsuspend(mask: *const sigset_t) -> c_int;
-    pub fn sigwait(set: *const sigset_t, signal: *mut c_int) -> c_int;
     pub fn sigwaitinfo(set: *const sigset_t, info: *mut siginfo_t) -> c_int;
     pub fn sigtimedwait(
         set: *const sigset_t,

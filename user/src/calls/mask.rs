@@ -69,20 +69,17 @@ pub fn block_all() {
     take_on(u64::MAX);
 }
 
-/// Whether a call that waits with this mask, or with its own (null), is a kernel thread's: the C
-/// library makes that. Full threads get what it holds back, as what is blocked otherwise.
-pub fn is_kernels_wait(mask: *const sigset_t) -> bool {
+/// Makes a call that waits with this mask, or with its own (null), if it is a kernel thread's: then
+/// it is the C library's. Full threads get what it holds back, as what is blocked otherwise.
+pub fn kernels_wait<T>(mask: *const sigset_t, wait: impl FnOnce() -> T) -> Option<T> {
     if crate::me().is_some() {
-        return false;
+        return None;
     }
     // Of what is no mask the C library's call tells.
-    if !mask.is_null()
-        && let Ok(bits) = probed::read(mask.cast::<u64>())
-    {
-        process::watch(bits);
-        stray::fetch(!bits);
-    }
-    true
+    let bits = if mask.is_null() { None } else { probed::read(mask.cast::<u64>()).ok() };
+    let Some(bits) = bits else { return Some(wait()) };
+    process::watch(bits);
+    Some(stray::waiting(!bits, wait))
 }
 
 /// Gives the calling full thread this mask; what is pending and unblocked comes before this

@@ -261,9 +261,10 @@ exported! {
     (heddle_user_ppoll) (
         fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t
     ) -> c_int {
-        if mask::is_kernels_wait(mask) {
-            // SAFETY: passed on.
-            return unsafe { real::ppoll(fds, count, timeout, mask) };
+        // SAFETY: passed on.
+        let wait = || unsafe { real::ppoll(fds, count, timeout, mask) };
+        if let Some(result) = mask::kernels_wait(mask, wait) {
+            return result;
         }
         made_int(|| ppoll(fds, count, timeout, mask))
     }
@@ -272,9 +273,10 @@ exported! {
         fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t,
         room: usize
     ) -> c_int {
-        if mask::is_kernels_wait(mask) {
-            // SAFETY: passed on.
-            return unsafe { real::__ppoll_chk(fds, count, timeout, mask, room) };
+        // SAFETY: passed on.
+        let wait = || unsafe { real::__ppoll_chk(fds, count, timeout, mask, room) };
+        if let Some(result) = mask::kernels_wait(mask, wait) {
+            return result;
         }
         check_room(count, room);
         made_int(|| ppoll(fds, count, timeout, mask))
@@ -342,9 +344,10 @@ exported! {
         fd: c_int, events: *mut epoll_event, count: c_int, timeout_ms: c_int,
         mask: *const sigset_t
     ) -> c_int {
-        if mask::is_kernels_wait(mask) {
-            // SAFETY: passed on.
-            return unsafe { real::epoll_pwait(fd, events, count, timeout_ms, mask) };
+        // SAFETY: passed on.
+        let wait = || unsafe { real::epoll_pwait(fd, events, count, timeout_ms, mask) };
+        if let Some(result) = mask::kernels_wait(mask, wait) {
+            return result;
         }
         made_int(|| epoll_masked(fd, events, count, Limit::from_ms(timeout_ms), mask))
     }
@@ -353,9 +356,10 @@ exported! {
         fd: c_int, events: *mut epoll_event, count: c_int, timeout: *const timespec,
         mask: *const sigset_t
     ) -> c_int {
-        if mask::is_kernels_wait(mask) {
-            // SAFETY: passed on.
-            return unsafe { real::epoll_pwait2(fd, events, count, timeout, mask) };
+        // SAFETY: passed on.
+        let wait = || unsafe { real::epoll_pwait2(fd, events, count, timeout, mask) };
+        if let Some(result) = mask::kernels_wait(mask, wait) {
+            return result;
         }
         made_int(|| {
             let limit = match timeout.is_null() {

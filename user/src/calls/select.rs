@@ -17,7 +17,7 @@ use core::ptr;
 
 use libc::{fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 
-use super::mask::is_kernels_wait;
+use super::mask::kernels_wait;
 use super::poll::{Limit, timeout_is_no_error, wait_once, with_mask};
 use super::{Result, Stop, checked, exported, interruptible, made_int};
 use crate::real;
@@ -241,11 +241,12 @@ exported! {
         count: c_int, readable: *mut fd_set, writable: *mut fd_set, exceptional: *mut fd_set,
         timeout: *const timespec, mask: *const sigset_t
     ) -> c_int {
-        if is_kernels_wait(mask) {
-            // SAFETY: passed on.
-            return unsafe {
-                real::pselect(count, readable, writable, exceptional, timeout, mask)
-            };
+        // SAFETY: passed on.
+        let wait = || unsafe {
+            real::pselect(count, readable, writable, exceptional, timeout, mask)
+        };
+        if let Some(result) = kernels_wait(mask, wait) {
+            return result;
         }
         made_int(|| {
             // SAFETY: null or the caller's timeout.

@@ -95,9 +95,51 @@ fn wait(signals: u64, info: *mut siginfo_t, deadline: u64) -> Result<isize> {
     Ok(taken.si_signo as isize)
 }
 
+/// How long what the kernel has woken a thread for is looked for elsewhere.
+const ON_ITS_WAY: timespec = timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+
 /// Makes a kernel thread's wait, which is the C library's.
-fn kernels(set: *const sigset_t, wait: impl FnOnce() -> c_int) -> c_int {
-    stray::waiting(read(set).unwrap_or(0), wait)
+fn kernels(set: *const sigset_t, info: *mut siginfo_t, wait: impl FnOnce() -> c_int) -> c_int {
+    let signals = read(set).unwrap_or(0);
+    let got = stray::waiting(signals, || match wait() {
+        -1 if errno::get() == libc::EINTR && stray::may_have(signals) => {
+            // It may be no handler's: a worker may have taken what this thread was woken for, and
+            // sends it on.
+            // SAFETY: the caller's set and place.
+            let got = unsafe { real::sigtimedwait(set, info, &ON_ITS_WAY) };
+            if got < 0 {
+                errno::set(libc::EINTR);
+            }
+            got
+        }
+        got => got,
+    });
+    if got > 0 && !info.is_null() {
+        // SAFETY: the C library has written it.
+        signals::kernels::restore(unsafe { &mut *info });
+    }
+    got
+}
+
+/// `sigwait` of a kernel thread. The C library's goes on after a handler, and would not know what
+/// has become of the wait meanwhile.
+fn kernels_sigwait(set: *const sigset_t, signal: *mut c_int) -> c_int {
+    let before = errno::get();
+    loop {
+        // SAFETY: the caller's set.
+        let got =
+            kernels(set, ptr::null_mut(), || unsafe { real::sigwaitinfo(set, ptr::null_mut()) });
+        match errno::get() {
+            _ if got > 0 => {
+                errno::set(before);
+                // SAFETY: the caller's place.
+                unsafe { signal.write(got) };
+                return 0;
+            }
+            libc::EINTR => {}
+            error => return error,
+        }
+    }
 }
 
 /// `sigpause` as XSI has it: with its mask, but for one signal.
@@ -112,8 +154,7 @@ fn suspend_for(signal: c_int) -> Result<isize> {
 exported! {
     (heddle_user_sigwait) (set: *const sigset_t, signal: *mut c_int) -> c_int {
         if crate::me().is_none() {
-            // SAFETY: passed on.
-            return kernels(set, || unsafe { real::sigwait(set, signal) });
+            return kernels_sigwait(set, signal);
         }
         let before = errno::get();
         loop {
@@ -134,7 +175,7 @@ exported! {
     (heddle_user_sigwaitinfo) (set: *const sigset_t, info: *mut siginfo_t) -> c_int {
         if crate::me().is_none() {
             // SAFETY: passed on.
-            return kernels(set, || unsafe { real::sigwaitinfo(set, info) });
+            return kernels(set, info, || unsafe { real::sigwaitinfo(set, info) });
         }
         made_int(|| wait(read(set)?, info, NEVER))
     }
@@ -144,7 +185,7 @@ exported! {
     ) -> c_int {
         if crate::me().is_none() {
             // SAFETY: passed on.
-            return kernels(set, || unsafe { real::sigtimedwait(set, info, timeout) });
+            return kernels(set, info, || unsafe { real::sigtimedwait(set, info, timeout) });
         }
         made_int(|| {
             let signals = read(set)?;
@@ -160,12 +201,11 @@ exported! {
     }
 
     (heddle_user_sigsuspend) (mask: *const sigset_t) -> c_int {
-        let wanted = read(mask);
-        if wanted.is_err() && crate::me().is_none() || mask::is_kernels_wait(mask) {
-            // SAFETY: passed on.
-            return unsafe { real::sigsuspend(mask) };
+        // SAFETY: passed on.
+        if let Some(result) = mask::kernels_wait(mask, || unsafe { real::sigsuspend(mask) }) {
+            return result;
         }
-        made_int(|| suspend(me()?, wanted?))
+        made_int(|| suspend(me()?, read(mask)?))
     }
 
     (heddle_user_sigpause) (blocked: c_int) -> c_int {

@@ -47,12 +47,6 @@ pub fn pending() -> u64 {
     set
 }
 
-/// Sends the process's main thread a signal.
-pub fn send_to_main(signal: c_int) {
-    // SAFETY: no arguments; the main thread has the number of the process.
-    send_to(unsafe { libc::getpid() }, signal);
-}
-
 /// Sends a kernel thread of this process a signal.
 pub fn send_to(tid: c_int, signal: c_int) {
     // SAFETY: numbers.

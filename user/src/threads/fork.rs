@@ -18,7 +18,7 @@ use std::sync::{Mutex, PoisonError};
 use super::{LIVE, LIVE_KERNEL, Pthread, kernel, own, this};
 use crate::account::tripwire;
 use crate::sync::stand_in;
-use crate::threads::signals::actions;
+use crate::threads::signals::{actions, kernels, stray};
 
 /// How many forks lead to this process.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
@@ -56,6 +56,8 @@ extern "C" fn in_child() {
     LIVE.store(0, Relaxed);
     LIVE_KERNEL.store(0, Relaxed);
     kernel::in_child();
+    kernels::in_child();
+    stray::in_child();
     if let Some(me) = this() {
         // Who joins it in the parent does not here.
         me.joined_by.store(0, Relaxed);

@@ -21,6 +21,7 @@ use heddle::raw;
 use libc::{pthread_attr_t, pthread_t};
 
 use super::own::{ENDS, LIVES};
+use super::signals::stray;
 use super::{Start, count_in_kernel, count_out_kernel, end, fork, own};
 use crate::account::{self, Origin};
 use crate::calls::mask;
@@ -179,6 +180,7 @@ unsafe extern "C-unwind" fn begin(call: *mut c_void) -> *mut c_void {
         // Nobody can see its end: it does not hold the process.
         count_out_kernel();
     }
+    stray::begin(mask::own());
     let generation = fork::generation();
     // SAFETY: as the caller of `pthread_create` promises.
     let result = unsafe { start(argument) };
@@ -238,8 +240,12 @@ unsafe extern "C" fn at_end_of_counted(value: *mut c_void) {
     match value.addr().wrapping_sub(counted(0)) {
         round @ 1..ROUNDS => _ = set_counted(round + 1),
         ROUNDS => {
+            let is_main = is_main_of_process();
+            if !is_main {
+                stray::end();
+            }
             tell_end();
-            if is_main_of_process() {
+            if is_main {
                 end::end_process();
             }
             count_out_kernel();

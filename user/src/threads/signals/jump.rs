@@ -15,7 +15,7 @@ use core::ptr;
 
 use heddle::raw;
 
-use super::process;
+use super::{process, stray};
 use crate::calls::{mask, shells};
 use crate::threads::cleanup::stack_pointer;
 use crate::threads::{is_running, this};
@@ -69,6 +69,8 @@ unsafe fn restore(buffer: *mut Buffer) {
     if let Some(me) = this() {
         // SAFETY: by 1; a short one has these, too.
         shells::leave_below(me, stack_pointer(unsafe { &(*buffer).registers }));
+    } else {
+        stray::jumped();
     }
     // SAFETY: by 1; of a short one no more than this is read.
     if unsafe { (*buffer).mask_was_saved } == 0 {

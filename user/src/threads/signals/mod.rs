@@ -36,6 +36,7 @@ pub mod failure;
 pub mod faults;
 mod jump;
 mod kept;
+pub mod kernels;
 mod masked;
 mod news;
 mod older;
@@ -164,7 +165,6 @@ impl Signals {
         self.pending.clear();
         self.want_none();
         self.look.store(false, Relaxed);
-        stray::discard(u64::MAX);
         mask::take_on(self.blocked());
     }
 

@@ -42,12 +42,12 @@ use super::actions::is_in_vfork;
 use super::news::News;
 use super::raised::is_raised;
 use super::sent::Sent;
-use super::{Signals, bit, discard, stray};
+use super::{Signals, bit, discard, kernels, stray};
 use crate::calls::mask;
 use crate::errno;
 use crate::sys::identity::process_of;
 use crate::sys::signals;
-use crate::threads::{Pthread, fork, kernel, registry, this};
+use crate::threads::{Pthread, fork, registry, this};
 
 /// What a kernel thread of the program gets before a full thread does.
 const FIRST_LOOK: Duration = Duration::from_millis(1);
@@ -76,8 +76,6 @@ const NEVER_WATCHED: u64 = bit(libc::SIGKILL)
 static WATCHED: AtomicU64 = AtomicU64::new(0);
 /// See the file's head, step 2.
 static HELD: AtomicU64 = AtomicU64::new(0);
-/// What the main thread has blocked, as far as the C library's functions were called for it.
-static OF_MAIN: AtomicU64 = AtomicU64::new(0);
 /// What was watched once, and is not because the main thread lets it through.
 static FORGOTTEN: AtomicU64 = AtomicU64::new(0);
 /// The signalfd; negative when there is none.
@@ -93,9 +91,9 @@ static NEWS: News = News::new();
 
 /// What is to be watched now.
 ///
-/// ORDER: what is SeqCst here and below, on [`WATCHED`], [`OF_MAIN`], [`HELD`] and [`DESCRIPTOR`],
-/// and in `news.rs`, is in one order: whoever changes one of them and then looks at another either
-/// sees what was done to that, or is seen.
+/// ORDER: what is SeqCst here and below, on [`WATCHED`], [`HELD`] and [`DESCRIPTOR`], and in
+/// `kernels.rs` and `news.rs`, is in one order: whoever changes one of them and then looks at
+/// another either sees what was done to that, or is seen.
 fn watched() -> u64 {
     WATCHED.load(SeqCst) & !HELD.load(SeqCst)
 }
@@ -136,13 +134,10 @@ pub fn watch(signals: u64) {
     }
 }
 
-/// A worker was given a signal for the process, or would be; no kernel thread of the program's lets
-/// that through, as far as is known.
+/// A worker was given a signal for the process, or would be.
 pub fn stray(info: &siginfo_t) {
     let signal = bit(info.si_signo);
-    if OF_MAIN.load(SeqCst) & signal == 0 {
-        signals::send_to_main(info.si_signo);
-    } else if stray::add(info) {
+    if stray::add(info) {
         WATCHED.fetch_or(signal, SeqCst);
         HELD.fetch_and(!signal, SeqCst);
         tell();
@@ -155,13 +150,11 @@ pub fn stray(info: &siginfo_t) {
 
 /// The calling kernel thread has this mask now.
 pub fn masked(blocked: u64) {
-    // SAFETY: no arguments.
-    if kernel::is_main(unsafe { libc::pthread_self() }) {
-        // ORDER: SeqCst: before the look at what is watched; pairs with `forget`.
-        OF_MAIN.store(blocked, SeqCst);
-    }
+    // Before the look at what is watched; pairs with `forget`.
+    kernels::masked(blocked);
     watch(blocked);
     stray::fetch(!blocked);
+    stray::give_back(blocked);
 }
 
 /// What the main thread lets through is not watched for now: the kernel gives it that, and a
@@ -170,7 +163,7 @@ pub fn masked(blocked: u64) {
 ///
 /// The kernel is asked, too: what the main thread said inside a handler ended with that.
 fn forget() {
-    let open = !(OF_MAIN.load(SeqCst) | signals::blocked_by_main());
+    let open = !(kernels::of_main() | signals::blocked_by_main());
     let forgotten = WATCHED.fetch_and(!open, SeqCst) & open;
     if forgotten == 0 {
         return;
@@ -178,7 +171,7 @@ fn forget() {
     FORGOTTEN.fetch_or(forgotten, Relaxed);
     // ORDER: SeqCst, as in `masked`: what it has blocked by then is seen here, or it sees that
     // nobody watches it.
-    WATCHED.fetch_or(OF_MAIN.load(SeqCst) & open & !NEVER_WATCHED, SeqCst);
+    WATCHED.fetch_or(kernels::of_main() & open & !NEVER_WATCHED, SeqCst);
     set_watched();
 }
 
@@ -282,7 +275,7 @@ fn run() -> ! {
             continue;
         }
         // The kernel threads that let it through go first, and then those that were called.
-        let is_main_first = pending & !OF_MAIN.load(Relaxed) != 0;
+        let is_main_first = pending & !kernels::of_main() != 0;
         if is_main_first {
             std::thread::sleep(FIRST_LOOK);
         }
@@ -374,7 +367,7 @@ fn sent(to: pid_t, signal: c_int) {
     }
     discard::sent(signal);
     let Some(me) = this() else { return };
-    if OF_MAIN.load(Relaxed) & !me.signals.blocked() & !NEVER_WATCHED & bit(signal) != 0
+    if kernels::of_main() & !me.signals.blocked() & !NEVER_WATCHED & bit(signal) != 0
         && me.signals.masked.get().is_none()
     {
         me.signals.look.store(true, Relaxed);
@@ -386,7 +379,7 @@ fn sent(to: pid_t, signal: c_int) {
 /// what a write raises.
 fn is_kept_here(to: pid_t, signal: c_int) -> bool {
     is_raised(signal)
-        && OF_MAIN.load(Relaxed) & bit(signal) != 0
+        && kernels::of_main() & bit(signal) != 0
         && fork::has_full()
         // SAFETY: no arguments.
         && to == unsafe { libc::getpid() }

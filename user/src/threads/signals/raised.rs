@@ -24,7 +24,7 @@ use libc::{siginfo_t, ucontext_t};
 
 use super::actions::kept;
 use super::faults::entry;
-use super::{add, bit, call, info_of, process};
+use super::{add, bit, call, info_of, kernels, process};
 use crate::errno;
 use crate::sys::{probed, signals};
 use crate::threads::{Pthread, own, this};
@@ -51,7 +51,8 @@ pub extern "C-unwind" fn arrived(signal: c_int, info: *mut siginfo_t, context: *
     let me = this().filter(|_| own::is_running());
     let is_default = kept(signal).is_none_or(|kept| kept.get().sa_sigaction == libc::SIG_DFL);
     // SAFETY: the kernel passes a valid siginfo.
-    let told = unsafe { &*info };
+    let told = unsafe { &mut *info };
+    kernels::restore(told);
     let is_blocked = me.is_some_and(|me| me.signals.blocked() & bit(signal) != 0);
     match me {
         Some(_) if is_blocked && !is_of_write(told, context) => {

@@ -3,10 +3,8 @@
 //!
 //! The kernel has them no more, so they are pending here, one of each, until a thread that lets
 //! them through takes them, or one that waits for them: a full thread as what the kernel has
-//! (`process.rs`), a kernel thread when it changes its mask or begins to wait ([`fetch`]).
-//!
-//! Protocol: the main thread says what it is about to wait for and then looks here; who adds one
-//! looks at that afterwards ([`add`]). So it waits for none that stays here.
+//! (`process.rs`), a kernel thread when it changes its mask or begins to wait ([`fetch`]). One that
+//! comes where a kernel thread of the program's takes it is sent on to that (`kernels.rs`).
 //!
 //! Not told of them are descriptors of `signalfd`, which are the kernel's.
 //!
@@ -16,15 +14,15 @@
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
+use core::sync::atomic::AtomicU8;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use core::sync::atomic::{AtomicU8, AtomicU64};
 
 use libc::siginfo_t;
 
-use super::bit;
 use super::raised::RAISED;
-use crate::sys::signals;
-use crate::threads::kernel;
+use super::{bit, kernels, process};
+use crate::errno;
+use crate::threads::fork;
 
 const FREE: u8 = 0;
 const BUSY: u8 = 1;
@@ -41,43 +39,49 @@ unsafe impl Sync for Place {}
 static PLACES: [Place; RAISED.len()] =
     [const { Place { state: AtomicU8::new(FREE), info: UnsafeCell::new(MaybeUninit::uninit()) } };
         RAISED.len()];
-/// What the main thread waits for in the C library's own call, or has when a jump left that.
-static MAIN_WAITS: AtomicU64 = AtomicU64::new(0);
 
 fn places() -> impl Iterator<Item = (c_int, &'static Place)> {
     RAISED.into_iter().map(|(signal, _)| signal).zip(&PLACES)
 }
 
+/// Whether some of `signals` can be pending here.
+pub fn may_have(signals: u64) -> bool {
+    fork::has_full() && places().any(|(signal, _)| signals & bit(signal) != 0)
+}
+
 /// A bit for each that is pending.
 pub fn pending() -> u64 {
-    // ORDER: SeqCst: pairs with `add`.
+    // ORDER: SeqCst: pairs with `put`.
     places().filter(|(_, it)| it.state.load(SeqCst) == FULL).map(|(signal, _)| bit(signal)).sum()
 }
 
-/// Adds one, unless the main thread waits for it and gets it; whether it was added.
+/// Adds one, unless a kernel thread of the program's takes it; whether it was added.
 pub fn add(info: &siginfo_t) -> bool {
-    let signal = info.si_signo;
-    let Some((_, place)) = places().find(|&(number, _)| number == signal) else { return false };
+    put(info)
+        && !kernels::send_on(bit(info.si_signo), || take(bit(info.si_signo)), |it| _ = put(it))
+}
+
+/// Whether it is one of those that can be pending here, which it is then.
+fn put(info: &siginfo_t) -> bool {
+    let Some((_, place)) = places().find(|&(number, _)| number == info.si_signo) else {
+        return false;
+    };
     // ORDER: Acquire pairs with the Release in `take_one`.
     if place.state.compare_exchange(FREE, BUSY, Acquire, Relaxed).is_ok() {
         // SAFETY: the caller has made it busy.
         unsafe { (*place.info.get()).write(*info) };
-        // ORDER: SeqCst: before the look at who waits; pairs with `fetch`.
+        // ORDER: SeqCst: before the look at who takes it; pairs with `fetch`.
         place.state.store(FULL, SeqCst);
-    }
-    if MAIN_WAITS.load(SeqCst) & bit(signal) != 0 && take(bit(signal)).is_some() {
-        signals::send_to_main(signal);
-        return false;
     }
     true
 }
 
 fn take_one(place: &Place) -> Option<siginfo_t> {
-    // ORDER: Acquire pairs with the store in `add`.
+    // ORDER: Acquire pairs with the store in `put`.
     place.state.compare_exchange(FULL, BUSY, Acquire, Relaxed).ok()?;
     // SAFETY: it is full, and the caller has made it busy.
     let info = unsafe { (*place.info.get()).assume_init() };
-    // ORDER: Release pairs with the Acquire in `add`.
+    // ORDER: Release pairs with the Acquire in `put`.
     place.state.store(FREE, Release);
     Some(info)
 }
@@ -92,27 +96,59 @@ pub fn discard(signals: u64) {
     while take(signals).is_some() {}
 }
 
+/// In a child: none was sent to that. Nobody else is there who could use a place.
+pub fn in_child() {
+    places().for_each(|(_, it)| it.state.store(FREE, Relaxed));
+}
+
 /// The calling kernel thread lets `signals` through, or is about to wait for them: what is here of
 /// them is its own from now on.
 pub fn fetch(signals: u64) {
     while pending() & signals != 0 {
         let Some(info) = take(signals) else { return };
-        signals::queue_to_own(&info);
+        kernels::send_to_own(&info);
+    }
+}
+
+/// The calling kernel thread does not take `signals` any more: what was sent on to it of them, and
+/// what it has fetched, is the process's if it is still there.
+pub fn give_back(signals: u64) {
+    for signal in RAISED.map(|(signal, _)| bit(signal)) {
+        if signals & signal != 0
+            && let Some(info) = kernels::take_back(signal)
+        {
+            errno::kept(|| process::stray(&info));
+        }
+    }
+}
+
+/// The calling thread is a kernel thread of the program's from now on, and blocks these.
+pub fn begin(blocked: u64) {
+    kernels::begin(blocked);
+    fetch(!blocked);
+}
+
+/// It is none any more.
+pub fn end() {
+    kernels::masked(u64::MAX);
+    give_back(u64::MAX);
+    kernels::end();
+}
+
+/// The calling kernel thread jumps. If that leaves no wait, as in a handler, the wait fails behind
+/// that, and is begun anew.
+pub fn jumped() {
+    if kernels::wait_for(0) != 0 {
+        give_back(u64::MAX);
     }
 }
 
 /// As [`fetch`] of one that waits in `wait`.
 pub fn waiting<T>(signals: u64, wait: impl FnOnce() -> T) -> T {
-    // SAFETY: no arguments.
-    let is_main = kernel::is_main(unsafe { libc::pthread_self() });
-    if is_main {
-        // ORDER: SeqCst: before the look; pairs with `add`.
-        MAIN_WAITS.store(signals, SeqCst);
-    }
+    kernels::wait_for(signals);
     fetch(signals);
     let result = wait();
-    if is_main {
-        MAIN_WAITS.store(0, Relaxed);
-    }
+    kernels::wait_for(0);
+    give_back(signals);
     result
 }
