@@ -269,10 +269,11 @@ unsafe extern "C" {
 /// Before that libheddle-preload closes its account, and reads files for it: on the worker the
 /// thread would wait for them, and go on on another one, whose mask is not changed.
 fn become_program(call: impl FnOnce() -> c_int) -> c_int {
+    let blocked = own();
+    let call = || stray::kept_by(blocked, call);
     if crate::me().is_none() {
         return ignoring(call);
     }
-    let blocked = own();
     away(|| ignoring(|| with(blocked, call)))
 }
 

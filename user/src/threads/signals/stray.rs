@@ -19,9 +19,11 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use libc::siginfo_t;
 
+use super::actions::is_in_vfork;
 use super::raised::RAISED;
 use super::{bit, kernels, process};
 use crate::errno;
+use crate::sys::signals;
 use crate::threads::fork;
 
 const FREE: u8 = 0;
@@ -141,6 +143,26 @@ pub fn jumped() {
     if kernels::wait_for(0) != 0 {
         give_back(u64::MAX);
     }
+}
+
+/// Makes a call by which the process becomes another program, for a thread that blocks `blocked`;
+/// the calling kernel thread does so, too. What is pending here of that is pending in the program:
+/// the kernel keeps what it has for this thread. If the call returns it has failed.
+pub fn kept_by<T>(blocked: u64, call: impl FnOnce() -> T) -> T {
+    if is_in_vfork() {
+        // It is the parent's.
+        return call();
+    }
+    give_back(blocked);
+    let all = RAISED.map(|(signal, _)| bit(signal) & blocked);
+    let moved = all.map(|signal| take(signal).inspect(signals::queue_to_own).is_some());
+    let result = call();
+    for (signal, _) in all.into_iter().zip(moved).filter(|&(_, is_moved)| is_moved) {
+        if let Some(info) = signals::take(signal) {
+            errno::kept(|| process::stray(&info));
+        }
+    }
+    result
 }
 
 /// As [`fetch`] of one that waits in `wait`.

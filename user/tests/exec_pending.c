@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * SIGPIPE and SIGXFSZ that are pending for the process are pending in the program that it becomes,
+ * whichever thread makes it that; not in a program that a child becomes. Where there is no such
+ * program they stay pending for the process.
+ */
+#define _GNU_SOURCE
+#include "check.h"
+#include "own_stack.h"
+#include <signal.h>
+#include <sys/wait.h>
+
+enum { BY_MAIN, BY_THREAD, BY_KERNEL_THREAD, BY_CHILD, BY_VFORK, WAYS };
+
+static const int numbers[] = { SIGPIPE, SIGXFSZ };
+static char *own_path;
+static sigset_t both;
+static int stage;
+
+static int is_pending(int number)
+{
+	sigset_t set;
+	CHECK_EQ(sigpending(&set), 0);
+	return sigismember(&set, number);
+}
+
+/* The new program: exits with how many are pending. */
+static int look(pid_t sender)
+{
+	struct timespec at_once = { 0, 0 };
+	siginfo_t info;
+	int count = 0;
+	for (int index = 0; index < 2; index++)
+		count += is_pending(numbers[index]);
+	for (int index = 0; index < count; index++) {
+		CHECK(sigtimedwait(&both, &info, &at_once) > 0);
+		CHECK_EQ(info.si_code, SI_USER);
+		CHECK_EQ(info.si_pid, sender);
+	}
+	CHECK_ERRNO(sigtimedwait(&both, &info, &at_once), EAGAIN);
+	return count;
+}
+
+static void *finds(void *arg)
+{
+	for (int index = 0; index < 2; index++)
+		CHECK(is_pending(numbers[index]));
+	return arg;
+}
+
+/* Another thread finds them when it has failed. */
+static void *replace(void *fails)
+{
+	char sender[16];
+	snprintf(sender, sizeof sender, "%d", (int)getpid());
+	if (fails == NULL)
+		execl(own_path, own_path, sender, NULL);
+	CHECK_ERRNO(execl("/nonexistent", "nonexistent", NULL), ENOENT);
+	join_thread(start_thread(finds, NULL));
+	return fails;
+}
+
+static void *takes(void *arg)
+{
+	for (int index = 0; index < 2; index++) {
+		int number;
+		CHECK_EQ(sigwait(&both, &number), 0);
+	}
+	return arg;
+}
+
+static void *others(void *arg)
+{
+	set_value(&stage, 1);
+	for (;;)
+		sleep_ms(1000);
+	return arg;
+}
+
+static int status_of(pid_t child)
+{
+	int status;
+	CHECK(child > 0);
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	CHECK(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+/* In a process of its own. */
+static void become(int way)
+{
+	static int fails;
+	pid_t child;
+	start_thread(others, NULL);
+	await_value(&stage, 1);
+	for (int index = 0; index < 2; index++)
+		CHECK_EQ(kill(getpid(), numbers[index]), 0);
+	switch (way) {
+	case BY_MAIN:
+		replace(&fails);
+		replace(NULL);
+		break;
+	case BY_THREAD:
+		join_thread(start_thread(replace, &fails));
+		join_thread(start_thread(replace, NULL));
+		break;
+	case BY_KERNEL_THREAD:
+		join_thread(start_on_own_stack(replace, &fails));
+		join_thread(start_on_own_stack(replace, NULL));
+		break;
+	case BY_CHILD:
+		child = fork();
+		if (child == 0)
+			replace(NULL);
+		CHECK_EQ(status_of(child), 0);
+		break;
+	case BY_VFORK:
+		child = vfork();
+		if (child == 0) {
+			execl(own_path, own_path, "0", NULL);
+			_exit(100);
+		}
+		CHECK_EQ(status_of(child), 0);
+		break;
+	}
+	/* The parent has them still. */
+	join_thread(start_thread(takes, NULL));
+	_exit(2);
+}
+
+int main(int count, char **arguments)
+{
+	sigemptyset(&both);
+	sigaddset(&both, SIGPIPE);
+	sigaddset(&both, SIGXFSZ);
+	if (count > 1)
+		return look((pid_t)atoi(arguments[1]));
+	own_path = arguments[0];
+	CHECK_EQ(pthread_sigmask(SIG_BLOCK, &both, NULL), 0);
+	for (int way = 0; way < WAYS; way++) {
+		pid_t child = fork();
+		if (child == 0)
+			become(way);
+		CHECK_EQ(status_of(child), 2);
+	}
+	return 0;
+}
