@@ -346,11 +346,13 @@ pub unsafe extern "C-unwind" fn heddle_user_sigaction(
     // fault of the caller's.
     unsafe {
         let action = action.as_ref().copied();
+        if old.is_null() {
+            // The kernel is not asked for it.
+            return change(signal, action.as_ref(), None);
+        }
         let mut before = mem::zeroed();
         let failed = change(signal, action.as_ref(), Some(&mut before));
-        if failed == 0
-            && let Some(old) = old.as_mut()
-        {
+        if failed == 0 {
             *old = before;
         }
         failed
