@@ -202,12 +202,22 @@ pub(crate) fn check_limit() -> io::Result<Option<Duration>> {
     }
 }
 
+/// Whether switches of full threads may set the thread pointer by a segment.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn wants_segments() -> io::Result<bool> {
+    match variable("HEDDLE_SEGMENTS").as_deref() {
+        None | Some("auto") => Ok(true),
+        Some("off") => Ok(false),
+        Some(other) => Err(unreadable("HEDDLE_SEGMENTS", other)),
+    }
+}
+
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// Variables that heddle reads, those of its tools included (see heddle(7)).
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 11] = [
     "HEDDLE_WORKERS",
     "HEDDLE_BACKEND",
     "HEDDLE_IO",
@@ -215,6 +225,7 @@ const NAMES: [&str; 10] = [
     "HEDDLE_LAZY_BOUND",
     "HEDDLE_SLICE",
     "HEDDLE_DROWSY",
+    "HEDDLE_SEGMENTS",
     "HEDDLE_TRACE",
     "HEDDLE_CHECK",
     "HEDDLE_PLAN",

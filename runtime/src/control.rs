@@ -14,6 +14,8 @@
 //! 3. A light thread's `worker` is written once, before its first activation; a full thread's also
 //!    while it is ready, by who steals it. So while a thread waits, it is where it waits.
 
+mod pointer;
+
 use core::marker::PhantomData;
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -104,8 +106,11 @@ pub enum Outcome {
     Cancelled = 2,
 }
 
-/// `Control::flags`: the thread asked for hibernation of its stack.
+/// `Control::flags` of threads without [`OWN_TLS`]: the thread asked for hibernation of its stack.
 pub(crate) const HIBERNATES: u8 = 1;
+/// `Control::flags` of threads with [`OWN_TLS`]: its thread pointer has a segment.
+#[cfg(target_arch = "x86_64")]
+const SEGMENT: u8 = 1;
 /// `Control::flags`: the stack is copied out; the block is in `context.base`.
 pub(crate) const HIBERNATED: u8 = 2;
 /// `Control::flags`: the stack was clean at the start and is measured at the end.
@@ -118,7 +123,7 @@ pub(crate) const TLS_KEPT: u8 = 128;
 /// `Control::flags` of threads without [`OWN_TLS`]: its stack may be copied out soon.
 pub(crate) const DROWSY: u8 = 16;
 /// See [`OWN_TLS`].
-pub(crate) const CLASS_SHIFT: u32 = 4;
+const CLASS_SHIFT: u32 = 4;
 const CLASS_MASK: u8 = 7;
 
 /// `Control::cancel`: a cancellation was asked for.
@@ -162,7 +167,7 @@ pub struct Control {
     pub(crate) priority: AtomicU8,
     /// Group among the lazy ones.
     pub(crate) group: AtomicU8,
-    /// `HIBERNATES`, `HIBERNATED`, `MEASURED`, `OWN_TLS`, `TLS_KEPT`, `DROWSY`.
+    /// `HIBERNATES`, `SEGMENT`, `HIBERNATED`, `MEASURED`, `OWN_TLS`, `TLS_KEPT`, `DROWSY`.
     pub(crate) flags: Shared<u8>,
     /// A [`Kind`].
     pub(crate) kind: Shared<Kind>,
@@ -236,13 +241,6 @@ impl Control {
     #[inline(always)]
     pub(crate) fn stack_bytes(&self) -> usize {
         crate::stack::CLASS_BYTES.get(self.class.get() as usize).copied().unwrap_or(0)
-    }
-
-    /// The thread pointer of a thread with `OWN_TLS`.
-    #[inline(always)]
-    pub(crate) fn thread_pointer(&self) -> *mut u8 {
-        let class = self.flags.get() >> CLASS_SHIFT & CLASS_MASK;
-        crate::stack::tls_of(self.slot(), self.stack.get(), class)
     }
 
     /// Where its stack begins to be used (it grows down from here).

@@ -52,6 +52,8 @@ pub(crate) fn arrange() {
 pub extern "C" fn in_child() {
     lot::forget_waiters();
     stack::forget_pools();
+    #[cfg(target_arch = "x86_64")]
+    crate::sys::segments::in_child();
     table::leave();
     runtime::forget_workers();
 }

@@ -21,7 +21,7 @@ use core::sync::atomic::{AtomicBool, compiler_fence, fence};
 
 use heddle_record::State;
 
-use crate::control::{CLASS_SHIFT, Control, Kind, OWN_TLS, Outcome, TLS_KEPT, WaitKind};
+use crate::control::{Control, Kind, OWN_TLS, Outcome, TLS_KEPT, WaitKind};
 use crate::later;
 use crate::preempt;
 use crate::sched;
@@ -75,6 +75,13 @@ pub(crate) fn expect() {
     }
 }
 
+/// The program is about to have the kernel filter its system calls: from now on full threads cause
+/// none that it may not know.
+pub fn before_filter() {
+    #[cfg(target_arch = "x86_64")]
+    crate::sys::segments::stop();
+}
+
 /// Where the calling kernel thread has its `OWN`, for `sys/libc_tls`: it finds the same place in
 /// the blocks of full threads.
 pub(crate) fn own_place() -> *const u8 {
@@ -82,11 +89,6 @@ pub(crate) fn own_place() -> *const u8 {
 }
 
 impl Control {
-    /// There is a block of thread-local storage at the top of its stack, or will be.
-    pub(crate) fn set_own_tls(&self) {
-        self.flags.set(self.flags.get() | OWN_TLS | self.class.get() << CLASS_SHIFT);
-    }
-
     /// Whether a pooled slot has a block of thread-local storage that was kept.
     pub(crate) fn has_kept_tls(&self) -> bool {
         self.flags.get() & (OWN_TLS | TLS_KEPT) == OWN_TLS | TLS_KEPT

@@ -325,7 +325,7 @@ pub fn leave_worker_after_fork() {
 /// Keeps the calling full thread where it is while the pin lives: it is not preempted. It must be
 /// dropped by the thread that made it. For code that holds a lock that the scheduler's contexts
 /// need, too.
-pub use crate::full::{Pin, answering, is_pinned, jumped, pin};
+pub use crate::full::{Pin, answering, before_filter, is_pinned, jumped, pin};
 
 pub use crate::blocking::{interruptible as blocking_interruptible, leavable, open_ended};
 pub use crate::fork::{embed as embed_fork, in_child as forked_child};

@@ -189,6 +189,8 @@ impl Runtime {
 
     /// Starts the workers that are missing, and the monitor.
     fn start_workers(&'static self) -> io::Result<()> {
+        #[cfg(target_arch = "x86_64")]
+        crate::sys::segments::begin(crate::config::wants_segments()?);
         overflow::install_handler()?;
         HAS_WORKERS.store(true, Relaxed);
         while self.made() < self.config.workers {

@@ -125,7 +125,11 @@ What differs with --threads user:
   that one, too. ps -L, top -H and pidstat -t show the main thread, the
   workers (heddle-0, heddle-1, ...) and heddle's helpers (heddle-monitor, heddle-steward,
   heddle-signals, heddle-blocking, heddle-proxy); heddle ps and heddle top show the threads. The
-  size of the process in top (VIRT) has 256 GiB in which stacks may lie. They count towards a limit
+  size of the process in top (VIRT) has 256 GiB in which stacks may lie, once it has more than fit
+  between 2 and 4 GiB, where the first ones lie: for threads that switch often the process gets
+  segments there (modify_ldt, entries from the 64th on), if AMD has made the processor and no filter
+  on system calls was there before. A program that maps something there at a place of its own
+  (MAP_FIXED) needs HEDDLE_SEGMENTS=off: neither is done then. Stacks count towards a limit
   on its address space (RLIMIT_AS): below one that the program sets itself before its first thread
   its threads are kernel threads, and below one that it sets later it is given no more.
   A signal that is sent to a thread is handled there, on its own stack or its alternate one; not

@@ -40,9 +40,40 @@ pub(crate) use x86_64::hold_registers;
 use x86_64::valgrind_request;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::{
-    float_control, has_time_counter, set_float_control, set_thread_pointer, switch,
-    switch_with_tls, thread_pointer, time_counter, trampoline,
+    TURNS_TO_SET, cycles_to_set, float_control, has_segment, has_time_counter, is_amd,
+    set_float_control, set_thread_pointer, switch, switch_with_segment, switch_with_tls,
+    thread_pointer, time_counter, trampoline,
 };
+
+/// What becomes of the thread pointer in a switch.
+#[derive(Clone, Copy)]
+pub(crate) enum Pointer {
+    /// It stays: no full thread is on either side.
+    Kept,
+    Address(usize),
+    /// That of a full thread, by the selector of its segment.
+    #[cfg(target_arch = "x86_64")]
+    Segment(u64),
+}
+
+/// Switches, and changes the thread pointer on the way as `pointer` says.
+///
+/// # Safety
+/// 1. As [`switch`].
+/// 2. `pointer` is that of `to` if that is not the caller's.
+/// 3. If it is changed, the processor and the kernel let user space do so.
+#[inline(always)]
+pub(crate) unsafe fn switch_to(from: *mut Context, to: *mut Context, pointer: Pointer) {
+    // SAFETY: passed on.
+    unsafe {
+        match pointer {
+            Pointer::Kept => switch(from, to),
+            Pointer::Address(tls) => switch_with_tls(from, to, tls),
+            #[cfg(target_arch = "x86_64")]
+            Pointer::Segment(selector) => switch_with_segment(from, to, selector),
+        }
+    }
+}
 
 /// What a thread that is not running is resumed from: 32 bytes at the head of its control block.
 ///

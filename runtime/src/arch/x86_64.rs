@@ -48,6 +48,32 @@ pub(crate) unsafe fn switch(from: *mut Context, to: *const Context) {
     }
 }
 
+/// The switch of full threads: as in [`switch`], and `$set` sets the thread pointer from rdx.
+macro_rules! switch_and {
+    ($set:literal, $from:ident, $to:ident, $value:ident) => {
+        asm!(
+            "lea rcx, [rip + 2f]",
+            "mov [rdi + 8], rcx",
+            "mov [rdi + 16], rbp",
+            "mov [rdi + 24], rbx",
+            "mov rcx, rsp",
+            $set,
+            "mov rsp, [rsi]",
+            "mov rbp, [rsi + 16]",
+            "mov rbx, [rsi + 24]",
+            "mov qword ptr [rsi], 0",
+            "mov [rdi], rcx",
+            "jmp qword ptr [rsi + 8]",
+            "2:",
+            inout("rdi") $from => _,
+            inout("rsi") $to => _,
+            inout("rdx") $value => _,
+            out("r12") _, out("r13") _, out("r14") _, out("r15") _,
+            clobber_abi("C"),
+        )
+    };
+}
+
 /// As [`switch`], and sets the thread pointer to `tls` on the way: whoever continues has it.
 ///
 /// It is one instruction with the switch, so that the compiler can't put a use of thread-local
@@ -64,27 +90,84 @@ pub(crate) unsafe fn switch(from: *mut Context, to: *const Context) {
 #[inline(always)]
 pub(crate) unsafe fn switch_with_tls(from: *mut Context, to: *mut Context, tls: usize) {
     // SAFETY: as in `switch`; by 2 and 3 the instruction is there and the value right.
+    unsafe { switch_and!("wrfsbase rdx", from, to, tls) };
+}
+
+/// As [`switch_with_tls`], with a segment instead of its address ([`crate::sys::segments`]).
+///
+/// # Safety
+/// 1. As for [`switch`].
+/// 2. `selector` is of a segment that begins at the thread pointer of the context that continues.
+#[inline(always)]
+pub(crate) unsafe fn switch_with_segment(from: *mut Context, to: *mut Context, selector: u64) {
+    // SAFETY: as in `switch`; by 2 the processor finds the segment, and the pointer is right.
+    unsafe { switch_and!("mov fs, edx", from, to, selector) };
+}
+
+/// Whether AMD, or Hygon under its licence, has made the processor.
+pub(crate) fn is_amd() -> bool {
+    let it = core::arch::x86_64::__cpuid(0);
+    let name = [it.ebx, it.edx, it.ecx].map(u32::to_le_bytes);
+    matches!(name.as_flattened(), b"AuthenticAMD" | b"HygonGenuine")
+}
+
+/// Whether the processor finds a segment that may be used so.
+pub(crate) fn has_segment(selector: u64) -> bool {
+    let found: u8;
+    // SAFETY: loads a description of the segment, if it can be loaded, and uses nothing.
     unsafe {
         asm!(
-            "lea rcx, [rip + 2f]",
-            "mov [rdi + 8], rcx",
-            "mov [rdi + 16], rbp",
-            "mov [rdi + 24], rbx",
-            "mov rcx, rsp",
-            "wrfsbase rdx",
-            "mov rsp, [rsi]",
-            "mov rbp, [rsi + 16]",
-            "mov rbx, [rsi + 24]",
-            "mov qword ptr [rsi], 0",
-            "mov [rdi], rcx",
-            "jmp qword ptr [rsi + 8]",
-            "2:",
-            inout("rdi") from => _,
-            inout("rsi") to => _,
-            inout("rdx") tls => _,
-            out("r12") _, out("r13") _, out("r14") _, out("r15") _,
-            clobber_abi("C"),
+            "lar eax, ecx",
+            "sete dl",
+            in("rcx") selector,
+            out("rax") _,
+            out("dl") found,
+            options(nostack, nomem),
         );
+    }
+    found != 0
+}
+
+/// Turns of the loop in [`cycles_to_set`].
+pub(crate) const TURNS_TO_SET: u64 = 64;
+
+/// Cycles of a loop that sets the thread pointer amid instructions that do not wait for that, by
+/// `wrfsbase` and by a segment.
+///
+/// # Safety
+/// 1. `selector` is of a segment that [`has_segment`], at a thread pointer.
+/// 2. The processor and the kernel have FSGSBASE.
+/// 3. No signal comes meanwhile: its handler would be another thread.
+#[inline(never)]
+pub(crate) unsafe fn cycles_to_set(selector: u64) -> [u64; 2] {
+    macro_rules! cycles {
+        ($set:literal, $pointer:ident, $value:ident) => {{
+            let begin = time_counter();
+            asm!(
+                "2:",
+                ".rept 8",
+                "imul rax, rax",
+                ".endr",
+                $set,
+                ".rept 8",
+                "imul rax, rax",
+                ".endr",
+                "dec ecx",
+                "jnz 2b",
+                "wrfsbase {0}",
+                in(reg) $pointer,
+                in("rdx") $value,
+                inout("rax") 3u64 => _,
+                inout("rcx") TURNS_TO_SET => _,
+                options(nostack, nomem),
+            );
+            time_counter().wrapping_sub(begin)
+        }};
+    }
+    let pointer = thread_pointer();
+    // SAFETY: by 1 to 3; what the caller has is set again within the same piece of assembly.
+    unsafe {
+        [cycles!("wrfsbase rdx", pointer, pointer), cycles!("mov fs, edx", pointer, selector)]
     }
 }
 

@@ -163,9 +163,36 @@ fn machine() -> Vec<Check> {
         };
         Check::new(area, "fsgsbase", verdict, value, consequence)
     }));
+    #[cfg(target_arch = "x86_64")]
+    if crate::sys::probe::fsgsbase() == Some(true) {
+        checks.push(segments(area));
+    }
     checks.push(full_threads());
     checks.push(preemption());
     checks
+}
+
+/// How switches of full threads set the thread pointer.
+#[cfg(target_arch = "x86_64")]
+fn segments(area: Area) -> Check {
+    use crate::sys::segments::{examine, is_faster};
+    let (verdict, value, consequence) = match examine() {
+        Ok(cycles) => {
+            let [instruction, segment] = cycles;
+            let consequence = if is_faster(cycles) {
+                "switches of full threads use them"
+            } else {
+                "switches of full threads set it by the instruction"
+            };
+            (Verdict::Good, format!("{segment} cycles, wrfsbase {instruction}"), consequence)
+        }
+        Err(reason) => (
+            Verdict::Fallback,
+            format!("no: {reason}"),
+            "switches of full threads set it by the instruction, which may be slower",
+        ),
+    };
+    Check::new(area, "segments", verdict, value, consequence)
 }
 
 /// Whether a runtime that starts now would take what the environment says of it.

@@ -12,7 +12,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use std::io;
 
 use super::region::{self, Region};
-use super::{CLASS_BYTES, CLASSES, owed};
+use super::{CLASS_BYTES, CLASSES, low, owed};
 use crate::arch;
 use crate::control::{self, Control, Kind, OWN_TLS};
 use crate::raw_lock::RawLock;
@@ -190,7 +190,8 @@ fn take_shared(cache: Option<&Cache>, class: u8) -> io::Result<&'static Control>
 
 /// Makes pairs into `pool`, more at once the more there are. The caller holds the pool's lock.
 fn make(pool: &Pool, class: u8) -> io::Result<()> {
-    if class != KERNEL_CLASS {
+    let is_low = class != KERNEL_CLASS && low::wants(class as usize);
+    if class != KERNEL_CLASS && !is_low {
         pool.region.reserve(class as usize)?;
     }
     let count = (pool.region.made() / 8).clamp(MADE_AT_ONCE_MIN, MADE_AT_ONCE_MAX);
@@ -205,10 +206,14 @@ fn make(pool: &Pool, class: u8) -> io::Result<()> {
     let first = SLOTS_MADE.load(Relaxed);
     control::grow(first, count as u32)?;
     crate::table::set_high_water(first + count as u32)?;
-    let stacks = if class == KERNEL_CLASS {
-        ptr::null_mut()
-    } else {
-        pool.region.grow(class as usize, count)?
+    let low = if is_low { pool.region.grow_low(class as usize, count)? } else { None };
+    let stacks = match low {
+        Some(stacks) => stacks,
+        None if class == KERNEL_CLASS => ptr::null_mut(),
+        None => {
+            pool.region.reserve(class as usize)?;
+            pool.region.grow(class as usize, count)?
+        }
     };
     SLOTS_MADE.store(first + count as u32, Relaxed);
 

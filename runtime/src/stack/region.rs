@@ -1,6 +1,9 @@
 //! The region of a size class: one reservation, committed and guarded upwards in steps.
 //!
-//! Invariant: stacks `0..made` are committed and their lowest pages are guarded.
+//! Stacks that lie below 4 GiB (`low.rs`) are counted here, too, and made elsewhere.
+//!
+//! Invariant: the first `made` are committed; they and the `low` ones have their lowest pages
+//! guarded.
 
 use core::cell::Cell;
 use core::ptr;
@@ -8,7 +11,7 @@ use core::sync::atomic::AtomicU8;
 use core::sync::atomic::Ordering::Relaxed;
 use std::io;
 
-use super::CLASS_BYTES;
+use super::{CLASS_BYTES, low};
 use crate::control::SLOTS_MAX;
 use crate::error::exhausted;
 use crate::sys::memory::{self, GuardKind, PAGE};
@@ -55,11 +58,14 @@ pub(super) struct Region {
     base: Cell<*mut u8>,
     capacity: Cell<usize>,
     made: Cell<usize>,
+    low: Cell<usize>,
 }
 
 impl Region {
     pub const fn new() -> Self {
-        Region { base: Cell::new(ptr::null_mut()), capacity: Cell::new(0), made: Cell::new(0) }
+        let (base, none) = (Cell::new(ptr::null_mut()), [const { Cell::new(0) }; 3]);
+        let [capacity, made, low] = none;
+        Region { base, capacity, made, low }
     }
 
     /// Stacks that can still be made; plenty where none is reserved for.
@@ -69,7 +75,20 @@ impl Region {
 
     /// Stacks made so far.
     pub fn made(&self) -> usize {
-        self.made.get()
+        self.made.get() + self.low.get()
+    }
+
+    /// As [`Region::grow`], below 4 GiB, if there is room, and without a reservation.
+    pub fn grow_low(&self, class: usize, count: usize) -> io::Result<Option<*mut u8>> {
+        limit_mappings(self.made() + count)?;
+        let Some(first) = low::take(class, count) else { return Ok(None) };
+        if let Err(error) = self.guard(first, class, count) {
+            // SAFETY: just made, and nobody has it.
+            unsafe { memory::close(first, count * stride(class)) };
+            return Err(error);
+        }
+        self.low.set(self.low.get() + count);
+        Ok(Some(first))
     }
 
     /// Makes `count` more stacks of `class`, for which there is a reservation; returns the lowest
@@ -81,22 +100,27 @@ impl Region {
             let most = memory::address_space_max();
             return Err(exhausted("stack address space (RLIMIT_AS)", most));
         }
-        limit_mappings(made + count)?;
+        limit_mappings(self.made() + count)?;
         // SAFETY: below the capacity, so inside the reservation.
         let first = unsafe { self.base.get().add(made * size) };
         // SAFETY: inside the reservation, page-aligned as every class is.
         unsafe { memory::commit(first, count * size) }.map_err(|_| {
             exhausted("stack memory (RLIMIT_DATA, vm.overcommit_memory)", (made * size) as u64)
         })?;
-        // SAFETY: inside what was committed; the lowest page of a stack is never used.
-        let pages: Vec<_> = (0..count).map(|i| unsafe { first.add(i * size) }).collect();
-        // SAFETY: as above.
-        let kind = unsafe { memory::install_guards(&pages) }.map_err(|_| {
-            exhausted("mappings for stack guards (vm.max_map_count)", (made * 2) as u64)
-        })?;
-        GUARDS.store(if kind == GuardKind::Marker { 1 } else { 2 }, Relaxed);
+        self.guard(first, class, count)?;
         self.made.set(made + count);
         Ok(first)
+    }
+
+    /// Guards `count` new stacks of `class` from `first` on, which are there.
+    fn guard(&self, first: *mut u8, class: usize, count: usize) -> io::Result<()> {
+        let pages: Vec<_> = (0..count).map(|i| first.wrapping_add(i * stride(class))).collect();
+        // SAFETY: so they are; the lowest page of a stack is never used.
+        let kind = unsafe { memory::install_guards(&pages) }.map_err(|_| {
+            exhausted("mappings for stack guards (vm.max_map_count)", self.made() as u64 * 2)
+        })?;
+        GUARDS.store(if kind == GuardKind::Marker { 1 } else { 2 }, Relaxed);
+        Ok(())
     }
 
     /// Reserves for stacks of `class`, if nothing is reserved yet.

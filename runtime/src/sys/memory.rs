@@ -70,6 +70,36 @@ pub(crate) fn open(bytes: usize) -> io::Result<*mut u8> {
     Ok(start)
 }
 
+/// As [`open`], there or nowhere: what is there stays.
+pub(crate) fn open_at(address: usize, bytes: usize) -> io::Result<*mut u8> {
+    let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let (rights, place) = (libc::PROT_READ | libc::PROT_WRITE, address as *mut libc::c_void);
+    // SAFETY: it takes the place of nothing. A kernel that does not know this takes the address
+    // for a wish, and may give another.
+    let start =
+        unsafe { libc::mmap(place, bytes, rights, kind | libc::MAP_FIXED_NOREPLACE, -1, 0) };
+    if start == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    if start != place {
+        // SAFETY: exactly the mapping made above.
+        unsafe { libc::munmap(start, bytes) };
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    // SAFETY: exactly the mapping made above.
+    unsafe { libc::madvise(start, bytes, libc::MADV_NOHUGEPAGE) };
+    Ok(start.cast())
+}
+
+/// Gives a mapping of [`open_at`] back.
+///
+/// # Safety
+/// 1. Nobody uses it.
+pub(crate) unsafe fn close(start: *mut u8, bytes: usize) {
+    // SAFETY: by 1.
+    unsafe { libc::munmap(start.cast(), bytes) };
+}
+
 /// Bytes of address space that the process may have (RLIMIT_AS).
 pub(crate) fn address_space_max() -> u64 {
     rustix::process::getrlimit(rustix::process::Resource::As).current.unwrap_or(u64::MAX)

@@ -17,6 +17,8 @@ pub(crate) mod place;
 pub(crate) mod policy;
 pub(crate) mod poll;
 pub(crate) mod probe;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod segments;
 pub(crate) mod signals;
 pub(crate) mod task;
 pub(crate) mod tasks;

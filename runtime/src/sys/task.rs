@@ -99,6 +99,29 @@ fn change_mask(how: libc::c_int, set: &libc::sigset_t) -> libc::sigset_t {
     }
 }
 
+/// Blocks all signals in the calling kernel thread, those of the C library as well, which its own
+/// functions leave out; returns the mask as it was, for [`unmask`].
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn mask_all() -> u64 {
+    set_mask(u64::MAX)
+}
+
+/// Ends what [`mask_all`] began.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn unmask(before: u64) {
+    set_mask(before);
+}
+
+#[cfg(target_arch = "x86_64")]
+fn set_mask(set: u64) -> u64 {
+    let (call, mut before) = (libc::SYS_rt_sigprocmask, 0u64);
+    // SAFETY: valid places of the kernel's size.
+    unsafe {
+        libc::syscall(call, libc::SIG_SETMASK, &raw const set, &raw mut before, size_of::<u64>());
+    }
+    before
+}
+
 /// Makes a kernel thread of the runtime's own. It begins with the mask of whoever makes it: even if
 /// it calls [`block_signals`] at once, on a busy machine that comes late, and a handler of the
 /// program's could run there in between. So the signals are blocked while it is made.

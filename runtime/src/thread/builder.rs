@@ -128,7 +128,8 @@ impl Builder {
     /// `uselocale`, `pthread_self`, malloc's caches, whether the thread panics. A light thread
     /// shares these with the other light threads of its worker. A full thread costs some 5 KiB
     /// more, at the top of its stack, which is made larger by that, and some nanoseconds a
-    /// switch.
+    /// switch. After many switches it may call `modify_ldt` (x86-64): a program that filters the
+    /// system calls of all of its threads has to allow that, or say `HEDDLE_SEGMENTS=off`.
     ///
     /// To the kernel it is no thread: mutexes of the C library that inherit priority or are robust
     /// don't work in it, and `pthread_exit` must not be called.

@@ -3,8 +3,8 @@
 //! Invariants:
 //! 1. Whoever runs has its thread pointer: a full thread that of its block, a light thread and the
 //!    scheduler context that of the worker's kernel thread.
-//! 2. A full thread is switched to and from by `switch_with_tls` alone: so others see whether it
-//!    has left its stack.
+//! 2. A full thread is switched to and from by `switch_with_tls` alone, or its like with a segment:
+//!    so others see whether it has left its stack.
 
 use core::ptr;
 use core::sync::atomic::Ordering::Relaxed;
@@ -12,7 +12,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use heddle_record::State;
 
 use super::{Post, Worker};
-use crate::arch::{self, Context};
+use crate::arch::{self, Pointer};
 use crate::control::{Control, DROWSY, HIBERNATED, HIBERNATES, Kind, OWN_TLS, TLS_KEPT};
 #[cfg(feature = "sim")]
 use crate::full;
@@ -93,19 +93,30 @@ impl Worker {
     }
 
     /// As `yield_now`, of a full thread, which is pinned.
+    ///
+    /// Inlined up to the switch, as that is.
+    #[inline(always)]
     pub fn yield_full(&'static self, me: &'static Control) {
         if self.spend() || self.queues.len() != 0 || self.fresh.len() != 0 {
-            self.offered.push_yielded(me);
-            return self.to_scheduler(me);
+            return self.yield_full_to_scheduler(me);
         }
         match self.offered.exchange(me) {
-            Some(next) => self.switch(me, next),
+            Some(next) => self.switch_full(me, next),
             None => self.yield_in_vain(),
         }
     }
 
+    #[cold]
+    #[inline(never)]
+    fn yield_full_to_scheduler(&'static self, me: &'static Control) {
+        self.offered.push_yielded(me);
+        self.to_scheduler(me);
+    }
+
     /// Nobody here has anything to do: who spins may wait for a kernel thread, this process's or
     /// another's, that waits for this CPU.
+    #[cold]
+    #[inline(never)]
     fn yield_in_vain(&self) {
         let count = self.vain_yields.get() + 1;
         self.vain_yields.set(count % VAIN_YIELDS);
@@ -156,7 +167,7 @@ impl Worker {
         } else {
             match self.offered.pop() {
                 Some(next) if ptr::eq(next, me) => {}
-                Some(next) => self.switch(me, next),
+                Some(next) => self.switch_full(me, next),
                 None => self.to_scheduler(me),
             }
         }
@@ -207,18 +218,35 @@ impl Worker {
         full::take_up(kept);
     }
 
+    /// As `switch`, from a full thread.
+    #[inline(always)]
+    fn switch_full(&'static self, me: &'static Control, next: &'static Control) {
+        self.activate(next);
+        match next.segment() {
+            Some(pointer) if !cpu::is_on() && !cfg!(feature = "sim") => {
+                let left = sanitizer::leave(next.stack.get(), next.stack_bytes(), false);
+                // SAFETY: as in `switch_special`.
+                unsafe {
+                    arch::switch_to(me.context.as_ptr(), next.context.as_ptr(), pointer);
+                }
+                sanitizer::arrive(left);
+            }
+            _ => self.switch_special(me, next),
+        }
+    }
+
     /// As `switch`, to a thread that hibernates, or to or from one with TLS of its own.
     #[inline(never)]
     fn switch_special(&'static self, me: &'static Control, next: &'static Control) {
         if cpu::is_on() {
             self.meter.turn(own_tls(me), own_tls(next));
         }
-        let tls = self.wake_up(next, moves(me));
+        let pointer = self.wake_up(next, moves(me));
         #[cfg(feature = "sim")]
         let kept = full::keep();
         let left = sanitizer::leave(next.stack.get(), next.stack_bytes(), false);
         // SAFETY: as in `switch`; the thread pointer is `next`'s.
-        unsafe { switch_to(me.context.as_ptr(), next.context.as_ptr(), tls) };
+        unsafe { arch::switch_to(me.context.as_ptr(), next.context.as_ptr(), pointer) };
         sanitizer::arrive(left);
         #[cfg(feature = "sim")]
         full::take_up(kept);
@@ -237,12 +265,12 @@ impl Worker {
         }
         let (bottom, size) = self.own_stack.get();
         let left = sanitizer::leave(bottom, size, ends);
-        let tls = moves(me).then_some(self.tls.get());
+        let pointer = if moves(me) { Pointer::Address(self.tls.get()) } else { Pointer::Kept };
         #[cfg(feature = "sim")]
         let kept = full::keep();
         // SAFETY: the scheduler context was saved when it resumed a thread; it has the kernel
         // thread's own thread pointer.
-        unsafe { switch_to(me.context.as_ptr(), self.scheduler.get(), tls) };
+        unsafe { arch::switch_to(me.context.as_ptr(), self.scheduler.get(), pointer) };
         sanitizer::arrive(left);
         #[cfg(feature = "sim")]
         full::take_up(kept);
@@ -255,12 +283,12 @@ impl Worker {
             self.meter.turn(None, Some(next));
         }
         let start = self.trace.is_some().then(clock::now_ns);
-        let tls = self.wake_up(next, false);
+        let pointer = self.wake_up(next, false);
         #[cfg(feature = "sim")]
         let kept = full::keep();
         let left = sanitizer::leave(next.stack.get(), next.stack_bytes(), false);
         // SAFETY: as in `switch_special`, with the scheduler as the caller.
-        unsafe { switch_to(self.scheduler.get(), next.context.as_ptr(), tls) };
+        unsafe { arch::switch_to(self.scheduler.get(), next.context.as_ptr(), pointer) };
         sanitizer::arrive(left);
         #[cfg(feature = "sim")]
         full::take_up(kept);
@@ -278,18 +306,18 @@ impl Worker {
         self.record.set_running(Some(next.slot()));
     }
 
-    /// What an activation needs where the flags say so. Returns the thread pointer that has to
-    /// be set, if it changes; `own`: the caller is a full thread.
+    /// What an activation needs where the flags say so. Returns what the thread pointer becomes;
+    /// `own`: the caller is a full thread.
     #[inline(always)]
-    fn wake_up(&'static self, next: &'static Control, own: bool) -> Option<usize> {
+    fn wake_up(&'static self, next: &'static Control, own: bool) -> Pointer {
         if next.flags.get() & OWN_TLS == 0 {
             if next.flags.get() & (HIBERNATED | DROWSY) != 0 {
                 hibernate::restore(&self.drowsy, next);
             }
             let special = own || (cfg!(feature = "sim") && moves(next));
-            return special.then_some(self.tls.get());
+            return if special { Pointer::Address(self.tls.get()) } else { Pointer::Kept };
         }
-        Some(next.thread_pointer() as usize)
+        next.pointer()
     }
 
     pub(super) fn run_post(&'static self) {
@@ -332,20 +360,4 @@ fn moves(thread: &Control) -> bool {
 #[inline(always)]
 fn own_tls(thread: &'static Control) -> Option<&'static Control> {
     (thread.flags.get() & OWN_TLS != 0).then_some(thread)
-}
-
-/// Switches, and changes the thread pointer on the way if `tls` says so.
-///
-/// # Safety
-/// 1. As [`arch::switch`].
-/// 2. `tls` is the thread pointer of `to` if that is not the caller's.
-#[inline(always)]
-unsafe fn switch_to(from: *mut Context, to: *mut Context, tls: Option<usize>) {
-    // SAFETY: passed on; blocks of their own exist only where the thread pointer can be set.
-    unsafe {
-        match tls {
-            Some(tls) => arch::switch_with_tls(from, to, tls),
-            None => arch::switch(from, to),
-        }
-    }
 }

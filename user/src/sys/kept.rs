@@ -16,6 +16,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use std::io::{self, Write};
 
+use heddle::raw;
 use libc::{gid_t, uid_t};
 
 use super::syscall::heddle_user_syscall;
@@ -109,6 +110,19 @@ fn fate(number: c_long, [a, b, c, ..]: [usize; 6]) -> Option<Fate> {
         _ => return None,
     };
     Some(fate)
+}
+
+/// A thread is about to make this call. A filter holds for other kernel threads than the caller's
+/// only if it is asked to; full threads are refused it; who asks what there is sets none.
+pub fn before(number: c_long, [operation, flags, filter, ..]: [usize; 6]) {
+    const TSYNC: usize = 1;
+    if number == libc::SYS_seccomp
+        && (operation, flags & TSYNC) == (SET_MODE_FILTER, TSYNC)
+        && filter != 0
+        && !has_none()
+    {
+        raw::before_filter();
+    }
 }
 
 /// What a full thread gets for a system call by number; `None`: it is the kernel's to answer.

@@ -162,6 +162,7 @@ fn of_thread(number: c_long, arguments: [usize; 6]) -> c_long {
             }
             libc::SYS_getrusage => cpu_clock::heddle_user_getrusage(a as i32, b as *mut _),
             _ => {
+                kept::before(number, arguments);
                 let answer = scheduling::by_number(number, arguments);
                 if let Some(result) = answer.or_else(|| kept::answer(number, arguments)) {
                     return result;
