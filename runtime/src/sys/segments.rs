@@ -49,7 +49,7 @@ const NOT_USED: u8 = 2;
 
 /// Whether they are used.
 static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
-/// Somebody makes an entry, or forbids more.
+/// Somebody makes an entry.
 static BUSY: AtomicBool = AtomicBool::new(false);
 /// The entries that the process has are made here.
 static EXAMINED: AtomicBool = AtomicBool::new(false);
