@@ -82,6 +82,18 @@ pub fn before_filter() {
     crate::sys::segments::stop();
 }
 
+/// The calling full thread is the one of a forked child. The kernel thread has still registered the
+/// rseq area of the worker's block, where the kernel writes whenever it is preempted; but that is
+/// the stack of a thread that is not here, which the C library gives to others, or back.
+pub(crate) fn leave_block_of_worker() {
+    // SAFETY: null or a worker; workers live for ever.
+    if let Some(worker) = me().and_then(|me| unsafe { me.worker.load(Relaxed).as_ref() }) {
+        let errno = crate::sys::signals::errno();
+        libc_tls::leave_rseq(worker.own_thread_pointer());
+        crate::sys::signals::set_errno(errno);
+    }
+}
+
 /// Where the calling kernel thread has its `OWN`, for `sys/libc_tls`: it finds the same place in
 /// the blocks of full threads.
 pub(crate) fn own_place() -> *const u8 {

@@ -318,17 +318,17 @@ pub fn stack_bounds() -> Option<(*mut u8, usize)> {
 /// that were ready, or whose time comes, would run here too, and what ends their waits would be
 /// taken out of the parent's reactors, which are the kernel's own for both.
 pub fn leave_worker_after_fork() {
+    crate::full::leave_block_of_worker();
     sched::leave_worker();
     sched::become_kernel_thread();
 }
 
+pub use crate::blocking::{interruptible as blocking_interruptible, leavable, open_ended};
+pub use crate::fork::{embed as embed_fork, in_child as forked_child};
 /// Keeps the calling full thread where it is while the pin lives: it is not preempted. It must be
 /// dropped by the thread that made it. For code that holds a lock that the scheduler's contexts
 /// need, too.
 pub use crate::full::{Pin, answering, before_filter, is_pinned, jumped, pin};
-
-pub use crate::blocking::{interruptible as blocking_interruptible, leavable, open_ended};
-pub use crate::fork::{embed as embed_fork, in_child as forked_child};
 pub use crate::later::when_unpinned;
 
 /// Makes the table and the slab, without which no thread can wait. For a process whose allocator

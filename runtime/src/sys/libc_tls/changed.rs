@@ -92,6 +92,32 @@ fn word(functions: &Functions, tls: *mut u8, call: impl FnOnce()) -> Option<isiz
     Some((pthread as isize).wrapping_add(word as isize).wrapping_sub(tls as isize))
 }
 
+/// What the C library gave the kernel with the area: an instruction that no code jumps to.
+#[cfg(target_arch = "x86_64")]
+const RSEQ_SIGNATURE: u32 = 0x5305_3053;
+#[cfg(target_arch = "aarch64")]
+const RSEQ_SIGNATURE: u32 = 0xd428_bc00;
+const RSEQ_UNREGISTER: i32 = 1;
+/// Bytes of an area that is registered: so many, or more by these.
+const RSEQ_BYTES_MIN: usize = 32;
+const RSEQ_STEP: usize = 4;
+
+/// The kernel writes no more into the rseq area of the block with the thread pointer `tls`, if the
+/// calling kernel thread has that registered.
+pub(crate) fn leave_rseq(tls: usize) {
+    let Some(offset) = rseq() else { return };
+    let area = tls.wrapping_add_signed(offset);
+    for bytes in (RSEQ_BYTES_MIN..=4 * RSEQ_BYTES_MIN).step_by(RSEQ_STEP) {
+        // SAFETY: the kernel compares all with what it has, and refuses what is not that.
+        let failed = unsafe {
+            libc::syscall(libc::SYS_rseq, area, bytes, RSEQ_UNREGISTER, RSEQ_SIGNATURE) != 0
+        };
+        if !failed {
+            return;
+        }
+    }
+}
+
 /// Where the C library has the rseq area, from the thread pointer. The first call takes the
 /// loader's lock.
 pub(super) fn rseq() -> Option<isize> {
