@@ -136,8 +136,10 @@ What differs with --threads user:
   while it waits for a disk, but after that. Nor does a cancellation end that wait, nor the look-up
   of a name but by getaddrinfo; where the C library writes past its streams, as dprintf may, it
   makes that fail with EINTR and ends the thread at its next point of cancellation. A look-up is
-  made as /etc/resolv.conf says, not the thread's _res. A handler is told the registers of its own
-  call. A signal for the
+  made as /etc/resolv.conf says, not the thread's _res. semop, flock and sendfile can be cancelled,
+  fopen of a FIFO takes no handler. In a child that a thread has forked nothing is cancelled. Who
+  waits by futex_waitv is not woken by FUTEX_WAKE. SIGPROF and SIGVTALRM of a timer come to the main
+  thread. A handler is told the registers of its own call. A signal for the
   process that none of the program's kernel threads lets through is handled by a thread that does,
   up to some ms later; up to a second where the main thread had let it through in a handler alone.
   SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP and SIGABRT act at once where they are sent to a process

@@ -135,7 +135,7 @@ pub(crate) const TURNS_TO_SET: u64 = 64;
 /// `wrfsbase` and by a segment.
 ///
 /// # Safety
-/// 1. `selector` is of a segment that [`has_segment`], at a thread pointer.
+/// 1. `selector` is of a segment that [`has_segment`]; nothing is read there.
 /// 2. The processor and the kernel have FSGSBASE.
 /// 3. No signal comes meanwhile: its handler would be another thread.
 #[inline(never)]
