@@ -32,6 +32,10 @@ fn inside() {
         (&raw const place).addr()
     };
     let threads: Vec<_> = (0..8).filter_map(|_| try_full(body)).collect();
+    let check = heddle::doctor::examine().into_iter().find(|check| check.name == "segments");
+    if let Some(check) = check {
+        assert_eq!(check.value, "no: HEDDLE_SEGMENTS=off");
+    }
     for thread in threads {
         println!("stack {:#x}", thread.join().expect("no panic"));
     }

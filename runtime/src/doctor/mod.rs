@@ -176,7 +176,12 @@ fn machine() -> Vec<Check> {
 #[cfg(target_arch = "x86_64")]
 fn segments(area: Area) -> Check {
     use crate::sys::segments::{examine, is_faster};
-    let (verdict, value, consequence) = match examine() {
+    let examined = match crate::config::wants_segments() {
+        Ok(true) => examine(),
+        Ok(false) => Err("HEDDLE_SEGMENTS=off"),
+        Err(_) => Err("HEDDLE_SEGMENTS is not understood"),
+    };
+    let (verdict, value, consequence) = match examined {
         Ok(cycles) => {
             let [instruction, segment] = cycles;
             let consequence = if is_faster(cycles) {
