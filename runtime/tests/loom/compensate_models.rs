@@ -23,8 +23,8 @@
 //! sits down keeps the sleep and the order to leave; the sleep is not ended; empty seats that
 //! nobody wants are filled, or are never taken out of the count.
 //!
-//! Not here: what the kernel and the switches tell of a worker (`Watch::look_at`), patience, naps,
-//! and light threads.
+//! Not here: what the kernel and the switches tell of a worker (`Watch::look_at`), patience
+//! (`patience_models.rs`), naps (`models.rs`), and light threads.
 
 use std::sync::atomic::Ordering::Relaxed;
 

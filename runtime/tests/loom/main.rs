@@ -38,6 +38,7 @@ mod offered;
 #[path = "../../src/blocking/parting.rs"]
 mod parting;
 mod parting_models;
+mod patience_models;
 #[path = "../../src/queue.rs"]
 mod queue;
 #[path = "../../src/raw_lock.rs"]
@@ -79,6 +80,11 @@ mod full {
 
     pub fn pinned_already() -> Pin {
         Pin
+    }
+
+    /// Nobody was preempted.
+    pub fn computes() -> bool {
+        false
     }
 
     /// No spare worker is kept ready that is not needed.

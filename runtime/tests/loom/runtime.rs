@@ -52,6 +52,8 @@ unsafe impl Send for Runtime {}
 pub struct Config {
     /// Those that always have their kernel threads.
     pub workers: usize,
+    /// Threads are left to a worker that has a turn for them soon.
+    pub is_patient: bool,
 }
 
 pub struct Steward {
@@ -79,17 +81,26 @@ impl Runtime {
         Self::fresh_of(1, count, controls)
     }
 
+    /// As [`Runtime::fresh_of`], all with kernel threads of their own, and patient.
+    pub fn patient(count: u32, controls: &[&'static Control]) -> &'static Runtime {
+        Self::of(Config { workers: count as usize, is_patient: true }, count, controls)
+    }
+
     /// As [`Runtime::fresh`], with `configured` workers that always have theirs.
     pub fn fresh_of(
         configured: usize,
         count: u32,
         controls: &[&'static Control],
     ) -> &'static Runtime {
+        Self::of(Config { workers: configured, is_patient: false }, count, controls)
+    }
+
+    fn of(config: Config, count: u32, controls: &[&'static Control]) -> &'static Runtime {
         static OLD: AtomicPtr<Runtime> = AtomicPtr::new(ptr::null_mut());
         let steward = Steward { called: Called::new(), wanted: 0.into() };
         assert!(!steward.called.take());
         let new = Box::into_raw(Box::new(Runtime {
-            config: Config { workers: configured },
+            config,
             steward,
             monitor: Monitor::new(),
             sleepers: 0.into(),

@@ -7,6 +7,8 @@
 mod idle;
 #[path = "../../src/worker/kernel_thread.rs"]
 mod kernel_thread;
+#[path = "../../src/worker/patience.rs"]
+mod patience;
 
 use core::cell;
 use core::ptr;
@@ -26,6 +28,11 @@ use crate::queue::RunQueues;
 use crate::runtime::Runtime;
 use crate::seat::Seat;
 use crate::sleep::Sleep;
+use crate::sys::clock;
+
+use self::patience::Patience;
+
+const SWITCHES_PER_LOOK: u32 = 61;
 
 pub struct Worker {
     pub index: u32,
@@ -36,6 +43,7 @@ pub struct Worker {
     pub asked: loom::sync::atomic::AtomicU32,
     pub is_turn: loom::sync::atomic::AtomicBool,
     pub blocked: AtomicBool,
+    pub kept: AtomicBool,
     pub live_full: AtomicU32,
     pub queues: Empty,
     pub fresh: Fresh,
@@ -48,6 +56,7 @@ pub struct Worker {
     pub is_to_leave: loom::sync::atomic::AtomicBool,
     /// What is the kernel thread's own: loom fails the model if two have it.
     pub budget: Cell<u32>,
+    budget_full: Cell<u32>,
     is_shown: Cell<bool>,
     pub now: cell::Cell<u64>,
     pub tid: AtomicI32,
@@ -68,7 +77,7 @@ pub struct Worker {
     trace: Option<Account>,
     naps: Account,
     meter: Account,
-    patience: Account,
+    patience: Patience,
     cache: Empty,
     /// The thread that it runs is in a call that blocks, whatever the monitor has seen.
     pub is_in_call: AtomicBool,
@@ -177,6 +186,7 @@ impl Worker {
             asked: loom::sync::atomic::AtomicU32::new(u32::MAX),
             is_turn: loom::sync::atomic::AtomicBool::new(false),
             blocked: AtomicBool::new(false),
+            kept: AtomicBool::new(false),
             live_full: AtomicU32::new(0),
             queues: Empty,
             fresh: Fresh::new(),
@@ -188,6 +198,7 @@ impl Worker {
             rest: loom::sync::atomic::AtomicBool::new(false),
             is_to_leave: loom::sync::atomic::AtomicBool::new(false),
             budget: Cell::new(0),
+            budget_full: Cell::new(1),
             is_shown: Cell::new(false),
             now: cell::Cell::new(0),
             tid: AtomicI32::new(0),
@@ -208,7 +219,7 @@ impl Worker {
             trace: None,
             naps: Account,
             meter: Account,
-            patience: Account,
+            patience: Patience::new(clock::now_ns()),
             cache: Empty,
             is_in_call: AtomicBool::new(false),
             looks: AtomicBool::new(false),
@@ -217,17 +228,16 @@ impl Worker {
         assert!(!worker.sleeping.is_asleep() && !worker.seat.is_empty());
         assert!(worker.inbox.is_empty() && !worker.is_shown.get());
         worker.budget.set(0);
+        if !runtime.config.is_patient {
+            // A turn here takes for ever.
+            worker.steer_budget(u64::MAX);
+        }
         worker.current.store(ptr::null_mut(), Relaxed);
         worker
     }
 
     pub fn random(&self) -> u64 {
         0
-    }
-
-    /// Nobody is left to a worker because of the turns there.
-    pub fn serves_soon(&self, _now: u64) -> bool {
-        false
     }
 
     pub fn adopt_from(&'static self, fresh: &Fresh, count: u32) -> u32 {
@@ -240,7 +250,11 @@ impl Worker {
         while !self.runtime.is_over() {
             self.poll.store(0, Relaxed);
             fence(SeqCst);
-            self.share(0);
+            let now = clock::now_ns();
+            if self.runtime.config.is_patient && self.steer_budget(now) {
+                self.hand_on(now);
+            }
+            self.share(now);
             if self.fresh.len() != 0 {
                 self.adopt_from(&self.fresh, u32::MAX);
             }
