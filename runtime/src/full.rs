@@ -89,7 +89,7 @@ pub(crate) fn leave_block_of_worker() {
     // SAFETY: null or a worker; workers live for ever.
     if let Some(worker) = me().and_then(|me| unsafe { me.worker.load(Relaxed).as_ref() }) {
         let errno = crate::sys::signals::errno();
-        libc_tls::leave_rseq(worker.own_thread_pointer());
+        libc_tls::rseq::leave(worker.own_thread_pointer());
         crate::sys::signals::set_errno(errno);
     }
 }

@@ -4,13 +4,10 @@
 //! field counts as found only if nothing else has changed.
 
 use std::ops::Range;
-use std::sync::OnceLock;
 
-use super::functions::{Functions, address};
+use super::functions::Functions;
 use super::keys;
-
-/// More than the kernel's `struct rseq` has.
-const RSEQ_BYTES_MAX: usize = 64;
+use super::rseq;
 
 /// A structure as it was, to see what a call changes in it.
 pub(super) struct Before(Vec<u8>);
@@ -29,9 +26,9 @@ impl Before {
     /// As [`Before::of`].
     unsafe fn changed(&self, pthread: *mut u8, left: Range<usize>) -> Option<usize> {
         let tls = crate::arch::thread_pointer() as isize;
-        let rseq = rseq().map_or(0..0, |offset| {
+        let rseq = rseq::offset().map_or(0..0, |offset| {
             let begin = (tls + offset).wrapping_sub(pthread as isize) as usize;
-            begin..begin.wrapping_add(RSEQ_BYTES_MAX)
+            begin..begin.wrapping_add(rseq::BYTES_MAX)
         });
         // SAFETY: by the caller's promise.
         let is_other = |&at: &usize| self.0[at] != unsafe { pthread.add(at).read_volatile() };
@@ -90,46 +87,4 @@ fn word(functions: &Functions, tls: *mut u8, call: impl FnOnce()) -> Option<isiz
         before.0[word..word + 8].iter().all(|&byte| byte == 0).then_some(word)?
     };
     Some((pthread as isize).wrapping_add(word as isize).wrapping_sub(tls as isize))
-}
-
-/// What the C library gave the kernel with the area: an instruction that no code jumps to.
-#[cfg(target_arch = "x86_64")]
-const RSEQ_SIGNATURE: u32 = 0x5305_3053;
-#[cfg(target_arch = "aarch64")]
-const RSEQ_SIGNATURE: u32 = 0xd428_bc00;
-const RSEQ_UNREGISTER: i32 = 1;
-/// Bytes of an area that is registered: so many, or more by these.
-const RSEQ_BYTES_MIN: usize = 32;
-const RSEQ_STEP: usize = 4;
-
-/// The kernel writes no more into the rseq area of the block with the thread pointer `tls`, if the
-/// calling kernel thread has that registered.
-pub(crate) fn leave_rseq(tls: usize) {
-    let Some(offset) = rseq() else { return };
-    let area = tls.wrapping_add_signed(offset);
-    for bytes in (RSEQ_BYTES_MIN..=4 * RSEQ_BYTES_MIN).step_by(RSEQ_STEP) {
-        // SAFETY: the kernel compares all with what it has, and refuses what is not that.
-        let failed = unsafe {
-            libc::syscall(libc::SYS_rseq, area, bytes, RSEQ_UNREGISTER, RSEQ_SIGNATURE) != 0
-        };
-        if !failed {
-            return;
-        }
-    }
-}
-
-/// Where the C library has the rseq area, from the thread pointer. The first call takes the
-/// loader's lock.
-pub(super) fn rseq() -> Option<isize> {
-    static FOUND: OnceLock<Option<isize>> = OnceLock::new();
-    *FOUND.get_or_init(look_for_rseq)
-}
-
-fn look_for_rseq() -> Option<isize> {
-    // SAFETY: public numbers of glibc, if they are there.
-    unsafe {
-        let bytes = address(c"__rseq_size")?.cast::<u32>().read();
-        let offset = address(c"__rseq_offset")?.cast::<isize>().read();
-        (bytes != 0 || offset != 0).then_some(offset)
-    }
 }

@@ -48,6 +48,7 @@ mod keys;
 pub(crate) mod late;
 mod named;
 mod probe;
+pub(crate) mod rseq;
 mod wipe;
 
 use core::sync::atomic::Ordering::Relaxed;
@@ -59,7 +60,6 @@ use std::sync::OnceLock;
 use self::functions::Functions;
 use self::probe::Fields;
 
-pub(crate) use self::changed::leave_rseq;
 pub(crate) use self::heap::decay;
 
 /// First tid of full threads: above the largest that the kernel gives (`PID_MAX_LIMIT`, 2^22),

@@ -3,9 +3,9 @@
 //! To ask by a name takes the loader's lock, and who waits for a probing thread may have that. So
 //! it is asked before such a thread is made.
 
-use super::changed::rseq;
 use super::functions::address;
 use super::heap;
+use super::rseq;
 
 /// See the file's head.
 pub(super) struct Named {
@@ -13,7 +13,7 @@ pub(super) struct Named {
     pub segment: Option<(isize, usize)>,
     /// The pointer to the resolver's state.
     pub resolver: Option<isize>,
-    /// See [`rseq`].
+    /// See [`rseq::offset`].
     pub rseq: Option<isize>,
 }
 
@@ -21,6 +21,6 @@ impl Named {
     pub fn find() -> Named {
         let tls = crate::arch::thread_pointer() as isize;
         let resolver = address(c"__resp").map(|pointer| (pointer as isize).wrapping_sub(tls));
-        Named { segment: heap::libc_segment(), resolver, rseq: rseq() }
+        Named { segment: heap::libc_segment(), resolver, rseq: rseq::offset() }
     }
 }

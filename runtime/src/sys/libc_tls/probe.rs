@@ -15,17 +15,13 @@ use super::functions::{Close, Functions};
 use super::heap::{self, Words};
 use super::named::Named;
 use super::wipe::{Known, Wipe};
-use super::{Stack, keys};
+use super::{Stack, keys, rseq};
 use crate::full;
 use crate::sys::memory::{self, PAGE};
 use crate::sys::task;
 
 /// Words at the start of `struct pthread` that are alike in all threads or name the thread.
 const HEADER: usize = 10;
-/// Cpu id of an rseq area that is not registered (`RSEQ_CPU_ID_REGISTRATION_FAILED`).
-const RSEQ_NOT_REGISTERED: i32 = -2;
-/// Where `struct rseq` has its cpu id.
-const RSEQ_CPU_ID: isize = 4;
 /// Where `struct __res_state` has the number of its name servers; zero = never used.
 const RESOLVER_SERVERS: usize = 16;
 
@@ -141,8 +137,8 @@ impl Fields {
     pub unsafe fn fill_libraries(&self, tls: *mut u8, pthread: *mut u8) {
         // SAFETY: by 1; `check` has found these inside the block.
         unsafe {
-            if let Some(rseq) = self.rseq {
-                tls.offset(rseq + RSEQ_CPU_ID).cast::<i32>().write(RSEQ_NOT_REGISTERED);
+            if let Some(area) = self.rseq {
+                tls.offset(area + rseq::CPU_ID).cast::<i32>().write(rseq::NOT_REGISTERED);
             }
             if let Some((pointer, state)) = self.resolver {
                 tls.offset(pointer).cast::<*mut u8>().write(pthread.add(state));
