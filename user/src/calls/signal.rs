@@ -142,13 +142,28 @@ fn kernels_sigwait(set: *const sigset_t, signal: *mut c_int) -> c_int {
     }
 }
 
-/// `sigpause` as XSI has it: with its mask, but for one signal.
-fn suspend_for(signal: c_int) -> Result<isize> {
-    if !(1..signals::SIGNALS).contains(&signal) {
-        return Err(Stop::Error(libc::EINVAL));
+/// `sigsuspend`, of whatever thread.
+fn suspend_with(blocked: u64) -> c_int {
+    let set = mask::set_of(blocked);
+    // SAFETY: a valid set.
+    match mask::kernels_wait(&set, || unsafe { real::sigsuspend(&set) }) {
+        Some(result) => result,
+        None => made_int(|| suspend(me()?, blocked)),
     }
-    let me = me()?;
-    suspend(me, me.signals().blocked() & !signals::bit(signal))
+}
+
+/// `sigpause` as BSD has it: with a mask of the first 32 signals.
+fn suspend_with_word(blocked: c_int) -> c_int {
+    suspend_with(u64::from(blocked as u32))
+}
+
+/// `sigpause` as XSI has it: with its mask, but for one signal.
+fn suspend_for(signal: c_int) -> c_int {
+    if !(1..signals::SIGNALS).contains(&signal) {
+        errno::set(libc::EINVAL);
+        return -1;
+    }
+    suspend_with(mask::own() & !signals::bit(signal))
 }
 
 exported! {
@@ -209,18 +224,18 @@ exported! {
     }
 
     (heddle_user_sigpause) (blocked: c_int) -> c_int {
-        made_int(|| suspend(me()?, u64::from(blocked as u32)))
+        suspend_with_word(blocked)
     }
 
     (heddle_user___xpg_sigpause) (signal: c_int) -> c_int {
-        made_int(|| suspend_for(signal))
+        suspend_for(signal)
     }
 
     (heddle_user___sigpause) (signal_or_mask: c_int, is_signal: c_int) -> c_int {
-        made_int(|| match is_signal {
-            0 => suspend(me()?, u64::from(signal_or_mask as u32)),
+        match is_signal {
+            0 => suspend_with_word(signal_or_mask),
             _ => suspend_for(signal_or_mask),
-        })
+        }
     }
 
     (heddle_user_pause) () -> c_int {
