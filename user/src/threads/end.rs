@@ -122,6 +122,7 @@ pub fn end(me: &'static Pthread) -> ! {
     shells::leave_all(me);
     if fork::is_child_of(me) {
         raw::destroy_values();
+        signals::process::end_main();
         tell_end(me);
         end_process();
     }
@@ -149,6 +150,7 @@ pub fn end_by_number(me: &'static Pthread) -> ! {
 /// From here on the thread is neither cancelled nor sent signals.
 fn close(me: &'static Pthread) {
     raw::set_cancellable(false);
+    signals::process::ended(|| me.signals.blocked());
     signals::close(me);
     tripwire::end(me.tripwire());
 }
@@ -193,7 +195,7 @@ pub unsafe extern "C-unwind" fn heddle_user_pthread_exit(result: *mut c_void) ->
 }
 
 /// Ends the process when no other thread of the program is left. The caller is its main thread,
-/// which has come to its own end.
+/// which has come to its own end, and takes no signals ([`signals::process::end_main`]).
 pub fn end_process() -> ! {
     // In the kernel, not in the lot: by now the runtime has let go of this thread.
     // ORDER: SeqCst pairs with `count_out`: the flag before the count.
@@ -203,5 +205,6 @@ pub fn end_process() -> ! {
         let _ = futex::wait(&LIVE, Flags::PRIVATE, live, None);
         live = LIVE.load(SeqCst);
     }
+    signals::process::stand_in_for_last();
     std::process::exit(0);
 }

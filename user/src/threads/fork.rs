@@ -18,7 +18,7 @@ use std::sync::{Mutex, PoisonError};
 use super::{LIVE, LIVE_KERNEL, Pthread, kernel, own, this};
 use crate::account::tripwire;
 use crate::sync::stand_in;
-use crate::threads::signals::{actions, kernels, stray};
+use crate::threads::signals::{actions, kernels, process, stray};
 
 /// How many forks lead to this process.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
@@ -57,6 +57,7 @@ extern "C" fn in_child() {
     LIVE_KERNEL.store(0, Relaxed);
     kernel::in_child();
     kernels::in_child();
+    process::in_child();
     stray::in_child();
     if let Some(me) = this() {
         // Who joins it in the parent does not here.

@@ -21,7 +21,7 @@ use heddle::raw;
 use libc::{pthread_attr_t, pthread_t};
 
 use super::own::{ENDS, LIVES};
-use super::signals::stray;
+use super::signals::{process, stray};
 use super::{Start, count_in_kernel, count_out_kernel, end, fork, own};
 use crate::account::{self, Origin};
 use crate::calls::mask;
@@ -241,7 +241,10 @@ unsafe extern "C" fn at_end_of_counted(value: *mut c_void) {
         round @ 1..ROUNDS => _ = set_counted(round + 1),
         ROUNDS => {
             let is_main = is_main_of_process();
-            if !is_main {
+            if is_main {
+                process::end_main();
+            } else {
+                process::ended(mask::own);
                 stray::end();
             }
             tell_end();

@@ -86,6 +86,10 @@ static WATCHER: AtomicI32 = AtomicI32::new(0);
 const WAKES: c_int = raw::PREEMPTION_SIGNAL;
 /// It was sent that.
 static IS_WOKEN: AtomicBool = AtomicBool::new(false);
+/// See [`end_main`].
+static HAS_MAIN_ENDED: AtomicBool = AtomicBool::new(false);
+/// What the thread has blocked that has ended last, from the main thread on.
+static LAST_BLOCKED: AtomicU64 = AtomicU64::new(0);
 /// For the watcher.
 static NEWS: News = News::new();
 
@@ -155,6 +159,35 @@ pub fn masked(blocked: u64) {
     watch(blocked);
     stray::fetch(!blocked);
     stray::give_back(blocked);
+}
+
+/// The calling main thread has come to its end, and its kernel thread only waits for the others: it
+/// takes no signals from now on. Before anybody is told of the end.
+pub fn end_main() {
+    LAST_BLOCKED.store(mask::own(), Relaxed);
+    HAS_MAIN_ENDED.store(true, Relaxed);
+    mask::block_all();
+    masked(u64::MAX);
+}
+
+/// A thread of the program ends, which blocks these.
+pub fn ended(blocked: impl FnOnce() -> u64) {
+    if HAS_MAIN_ENDED.load(Relaxed) {
+        LAST_BLOCKED.store(blocked(), Relaxed);
+    }
+}
+
+/// The calling main thread ends the process in place of the last thread: with the mask of that.
+pub fn stand_in_for_last() {
+    let blocked = LAST_BLOCKED.load(Relaxed);
+    mask::take_on(blocked);
+    masked(blocked);
+}
+
+/// In a child: the watcher's descriptor is the parent's, and would tell that one.
+pub fn in_child() {
+    DESCRIPTOR.store(-1, Relaxed);
+    HAS_MAIN_ENDED.store(false, Relaxed);
 }
 
 /// What the main thread lets through is not watched for now: the kernel gives it that, and a
