@@ -52,6 +52,8 @@ extern "C" fn at_load() {
     make_key(&COUNTED, at_end_of_counted);
     raw::arrange_end(arrange);
     begin_main();
+    // What blocked the program before this one that the process was, or who has started it.
+    process::masked(mask::own());
 }
 
 /// The caller is the main thread.
