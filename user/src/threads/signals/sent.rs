@@ -4,6 +4,7 @@
 
 use core::ffi::c_int;
 use core::mem;
+use core::ptr;
 
 use libc::siginfo_t;
 
@@ -43,6 +44,12 @@ impl Sent {
             info
         }
     }
+}
+
+/// Where a `siginfo_t` has nothing. The kernel leaves what stands there as it is.
+pub fn unused(info: &mut siginfo_t) -> &mut c_int {
+    // SAFETY: it begins like that.
+    unsafe { &mut (*ptr::from_mut(info).cast::<Sent>()).align }
 }
 
 /// The `siginfo_t` of a signal that a thread of this process sent.

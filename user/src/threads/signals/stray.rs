@@ -8,39 +8,69 @@
 //!
 //! Not told of them are descriptors of `signalfd`, which are the kernel's.
 //!
-//! Invariant: a place is written and read by who has made it busy. Nobody waits for that: a signal
-//! that comes meanwhile is the one that is there, as with the kernel.
+//! Invariant: a place is written by who has made it busy, and what is there is taken so. Nobody
+//! waits for that: a signal that comes meanwhile is the one that is there, as with the kernel. Who
+//! only looks reads again if it was changed meanwhile ([`look`]).
 
-use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
-use core::sync::atomic::AtomicU8;
+use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 
 use libc::siginfo_t;
 
 use super::actions::is_in_vfork;
 use super::raised::RAISED;
+use super::sent::unused;
 use super::{bit, kernels, process};
 use crate::errno;
 use crate::sys::signals;
 use crate::threads::fork;
 
-const FREE: u8 = 0;
-const BUSY: u8 = 1;
-const FULL: u8 = 2;
+const FREE: u32 = 0;
+const BUSY: u32 = 1;
+const FULL: u32 = 2;
+/// How many there are; a multiple of it is added each time.
+const STATES: u32 = 4;
+
+/// Of a `siginfo_t`.
+const WORDS: usize = size_of::<siginfo_t>() / size_of::<u64>();
 
 struct Place {
-    state: AtomicU8,
-    info: UnsafeCell<MaybeUninit<siginfo_t>>,
+    /// One of the above, and how often a signal was put here.
+    state: AtomicU32,
+    info: [AtomicU64; WORDS],
 }
 
-// SAFETY: by the file's invariant one thread at a time uses it.
-unsafe impl Sync for Place {}
+impl Place {
+    const fn new() -> Place {
+        Place { state: AtomicU32::new(FREE), info: [const { AtomicU64::new(0) }; WORDS] }
+    }
 
-static PLACES: [Place; RAISED.len()] =
-    [const { Place { state: AtomicU8::new(FREE), info: UnsafeCell::new(MaybeUninit::uninit()) } };
-        RAISED.len()];
+    fn is_full(state: u32) -> bool {
+        state % STATES == FULL
+    }
+
+    fn read(&self) -> siginfo_t {
+        let mut info = MaybeUninit::<siginfo_t>::uninit();
+        for (index, word) in self.info.iter().enumerate() {
+            // SAFETY: it has so many words, and is aligned for them.
+            unsafe { info.as_mut_ptr().cast::<u64>().add(index).write(word.load(Relaxed)) };
+        }
+        // SAFETY: any bytes are valid, and all were written.
+        unsafe { info.assume_init() }
+    }
+
+    fn write(&self, info: &siginfo_t) {
+        for (index, word) in self.info.iter().enumerate() {
+            // SAFETY: as in `read`; what the kernel or this library wrote was zero before.
+            word.store(unsafe { ptr::from_ref(info).cast::<u64>().add(index).read() }, Relaxed);
+        }
+    }
+}
+
+static PLACES: [Place; RAISED.len()] = [const { Place::new() }; RAISED.len()];
 
 fn places() -> impl Iterator<Item = (c_int, &'static Place)> {
     RAISED.into_iter().map(|(signal, _)| signal).zip(&PLACES)
@@ -54,7 +84,10 @@ pub fn may_have(signals: u64) -> bool {
 /// A bit for each that is pending.
 pub fn pending() -> u64 {
     // ORDER: SeqCst: pairs with `put`.
-    places().filter(|(_, it)| it.state.load(SeqCst) == FULL).map(|(signal, _)| bit(signal)).sum()
+    places()
+        .filter(|(_, it)| Place::is_full(it.state.load(SeqCst)))
+        .map(|(signal, _)| bit(signal))
+        .sum()
 }
 
 /// Adds one, unless a kernel thread of the program's takes it; whether it was added.
@@ -68,24 +101,48 @@ fn put(info: &siginfo_t) -> bool {
     let Some((_, place)) = places().find(|&(number, _)| number == info.si_signo) else {
         return false;
     };
+    let free = place.state.load(Relaxed);
     // ORDER: Acquire pairs with the Release in `take_one`.
-    if place.state.compare_exchange(FREE, BUSY, Acquire, Relaxed).is_ok() {
-        // SAFETY: the caller has made it busy.
-        unsafe { (*place.info.get()).write(*info) };
+    if free % STATES == FREE
+        && place.state.compare_exchange(free, free + BUSY, Acquire, Relaxed).is_ok()
+    {
+        // ORDER: who sees something of the new one sees that it is busy; see `look`.
+        fence(Release);
+        place.write(info);
         // ORDER: SeqCst: before the look at who takes it; pairs with `fetch`.
-        place.state.store(FULL, SeqCst);
+        place.state.store(free.wrapping_add(STATES) + FULL, SeqCst);
     }
     true
 }
 
 fn take_one(place: &Place) -> Option<siginfo_t> {
+    let full = place.state.load(Relaxed);
+    if !Place::is_full(full) {
+        return None;
+    }
+    let free = full - FULL;
     // ORDER: Acquire pairs with the store in `put`.
-    place.state.compare_exchange(FULL, BUSY, Acquire, Relaxed).ok()?;
-    // SAFETY: it is full, and the caller has made it busy.
-    let info = unsafe { (*place.info.get()).assume_init() };
+    place.state.compare_exchange(full, free + BUSY, Acquire, Relaxed).ok()?;
+    let info = place.read();
     // ORDER: Release pairs with the Acquire in `put`.
-    place.state.store(FREE, Release);
+    place.state.store(free, Release);
     Some(info)
+}
+
+/// What is pending there, and stays so.
+fn look(place: &Place) -> Option<siginfo_t> {
+    loop {
+        // ORDER: Acquire pairs with the store in `put`; the fence, with the one there.
+        let full = place.state.load(Acquire);
+        if !Place::is_full(full) {
+            return None;
+        }
+        let info = place.read();
+        fence(Acquire);
+        if place.state.load(Relaxed) == full {
+            return Some(info);
+        }
+    }
 }
 
 /// Takes one of `signals`.
@@ -147,22 +204,39 @@ pub fn jumped() {
 
 /// Makes a call by which the process becomes another program, for a thread that blocks `blocked`;
 /// the calling kernel thread does so, too. What is pending here of that is pending in the program:
-/// the kernel keeps what it has for this thread. If the call returns it has failed.
+/// the kernel has a copy of it for this thread meanwhile, and what is here goes with the memory. If
+/// the call returns it has failed, and only the copies go. So others have what is here all the
+/// time; one who takes it just before the process is another program leaves the copy there.
+///
+/// A signal of the thread's own that is pending already is there in place of the copy.
 pub fn kept_by<T>(blocked: u64, call: impl FnOnce() -> T) -> T {
     if is_in_vfork() {
         // It is the parent's.
         return call();
     }
     give_back(blocked);
-    let all = RAISED.map(|(signal, _)| bit(signal) & blocked);
-    let moved = all.map(|signal| take(signal).inspect(signals::queue_to_own).is_some());
+    let of_blocked = places().filter(|&(signal, _)| blocked & bit(signal) != 0);
+    let copied = of_blocked.filter_map(|(_, it)| look(it)).map(|mut info| {
+        *unused(&mut info) = mark();
+        signals::queue_to_own(&info);
+        bit(info.si_signo)
+    });
+    let copied: u64 = copied.sum();
     let result = call();
-    for (signal, _) in all.into_iter().zip(moved).filter(|&(_, is_moved)| is_moved) {
-        if let Some(info) = signals::take(signal) {
-            errno::kept(|| process::stray(&info));
+    for signal in RAISED.map(|(signal, _)| bit(signal)).into_iter().filter(|it| copied & it != 0) {
+        if let Some(mut info) = signals::take(signal)
+            && *unused(&mut info) != mark()
+        {
+            // The thread's own.
+            signals::queue_to_own(&info);
         }
     }
     result
+}
+
+/// Stands in copies: differs from that of the program before this one, which may have left some.
+fn mark() -> c_int {
+    ((&raw const PLACES).addr() >> 12) as c_int | 1
 }
 
 /// As [`fetch`] of one that waits in `wait`.
