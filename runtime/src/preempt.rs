@@ -293,6 +293,17 @@ fn may_leave(interrupted: &Interrupted) -> Option<(&'static Control, bool)> {
     is_free.then_some((me, is_turn))
 }
 
+/// Whether the calling thread is a full one that may be left where a signal has interrupted it: a
+/// handler may run there what waits.
+///
+/// # Safety
+/// 1. `context` is what the kernel passed to a handler, which has not returned.
+pub unsafe fn may_be_left(context: *mut core::ffi::c_void) -> bool {
+    // SAFETY: by 1.
+    let interrupted = unsafe { Interrupted::of(context) };
+    outside_of_text(&interrupted).is_some() && !is_guarded(interrupted.ip())
+}
+
 /// The thread that was interrupted, if nothing but the text that it is in may keep it there.
 fn outside_of_text(interrupted: &Interrupted) -> Option<&'static Control> {
     let me = full::me()?;

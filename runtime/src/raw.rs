@@ -268,7 +268,7 @@ pub fn call_again() {
     sched::current().cancel.fetch_or(crate::preempt::CANCEL_CALLED, Release);
 }
 
-pub use crate::preempt::{CALLED, called_word, end_calls_in, on_call};
+pub use crate::preempt::{CALLED, called_word, end_calls_in, may_be_left, on_call};
 
 /// Asks for the memory by which a full thread is described that is about to be joined: it may have
 /// ended long ago, and one line of it would be waited for after the other.

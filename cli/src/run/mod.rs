@@ -138,13 +138,16 @@ What differs with --threads user:
   makes that fail with EINTR and ends the thread at its next point of cancellation. A look-up is
   made as /etc/resolv.conf says, not the thread's _res. semop, flock and sendfile can be cancelled,
   fopen of a FIFO takes no handler. In a child that a thread has forked nothing is cancelled. Who
-  waits by futex_waitv is not woken by FUTEX_WAKE. SIGPROF and SIGVTALRM of a timer come to the main
-  thread. A handler is told the registers of its own call. A signal for the
-  process that none of the program's kernel threads lets through is handled by a thread that does,
-  up to some ms later; up to a second where the main thread had let it through in a handler alone.
+  waits by futex_waitv is not woken by FUTEX_WAKE. A handler is told the registers of its own call.
+  SIGPROF and SIGVTALRM of a timer come to the thread that computes, and tell where it was; in the
+  C library they wait until it has left that, and those that come meanwhile are one. A signal for
+  the process that none of the program's kernel threads lets through is handled by a thread that
+  does, up to some ms later; up to a second where the main thread had let it through in a handler
+  alone.
   SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP and SIGABRT act at once where they are sent to a process
   that blocks them in all of its threads; they do not wait for one.
-  A descriptor of signalfd tells of no SIGPIPE and SIGXFSZ that are sent to the process.
+  A descriptor of signalfd tells of no SIGPIPE, SIGXFSZ, SIGPROF and SIGVTALRM that are sent to the
+  process.
   From the first thread on heddle keeps descriptors open in the process: two to four for each worker
   and five or six more. They stand from 1000 on, then from 768 and 512 on, and where RLIMIT_NOFILE
   is lower near its end, so the program's numbers are those that it would have. For an instant each

@@ -44,7 +44,8 @@ pub const FAULTS: [i32; 6] =
 static LET_THROUGH: AtomicU64 = AtomicU64::new(0);
 
 /// Has workers that are made from now on let `signal` through, too. The embedding library has a
-/// handler for it that does not wait and runs nothing of the program's.
+/// handler for it that does not wait, nor runs anything of the program's but where a thread may be
+/// left.
 pub fn let_through(signal: i32) {
     LET_THROUGH.fetch_or(1 << (signal - 1), Relaxed);
 }

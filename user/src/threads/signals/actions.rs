@@ -4,7 +4,8 @@
 //! The handlers of faults are called by `faults.rs`, which says why: the kernel has one handler for
 //! all ([`entry`], or the runtime's for SIGSEGV), and what the program sets is kept here.
 //!
-//! What a write raises is kept, too: the kernel sends it to workers (`raised.rs`).
+//! What a write raises is kept, too, and what a timer of CPU time sends: workers let it through
+//! (`raised.rs`).
 //!
 //! The preemption signal stays the runtime's once it has it, which calls the program's handler for
 //! what others have sent, with the runtime's flags.
@@ -30,7 +31,7 @@ use libc::sigaction;
 
 use super::faults::entry;
 use super::kept::Words;
-use super::raised::{RAISED, arrived, is_raised};
+use super::raised::{LET_THROUGH, arrived, is_let_through};
 use super::{bit, discard};
 use crate::calls::mask;
 use crate::errno;
@@ -64,7 +65,7 @@ impl Kept {
 const _: () = assert!(libc::SIG_DFL == 0);
 
 /// Of how many signals.
-const COUNT: usize = raw::FAULTS.len() + RAISED.len() + 1;
+const COUNT: usize = raw::FAULTS.len() + LET_THROUGH.len() + 1;
 /// What they have.
 static KEPT: [Kept; COUNT] = [const { Kept::new() }; COUNT];
 /// Whose [`KEPT`] is: the process that began to keep. A child of `vfork` has another number, and
@@ -86,8 +87,7 @@ pub fn is_in_vfork() -> bool {
 
 /// The runtime's list of faults, in its order, and what is kept last.
 fn numbers() -> impl Iterator<Item = c_int> {
-    let raised = RAISED.into_iter().map(|(signal, _)| signal);
-    raw::FAULTS.into_iter().chain(raised).chain([raw::PREEMPTION_SIGNAL])
+    raw::FAULTS.into_iter().chain(LET_THROUGH).chain([raw::PREEMPTION_SIGNAL])
 }
 
 /// What is kept for this signal, if it is one of those.
@@ -115,9 +115,9 @@ fn is_ours(handler: usize) -> bool {
     handler == our_handler(libc::SIGPIPE) || handler == our_handler(0) || is_runtimes(handler)
 }
 
-/// The kernel's handler for this signal: of what a write raises, or of faults.
+/// The kernel's handler for this signal: of what workers let through, or of faults.
 fn our_handler(signal: c_int) -> usize {
-    if is_raised(signal) { arrived as *const () as usize } else { entry as *const () as usize }
+    if is_let_through(signal) { arrived as *const () as usize } else { entry as *const () as usize }
 }
 
 fn kernels(signal: c_int) -> Option<sigaction> {
@@ -142,7 +142,7 @@ fn is_looked_at(signal: c_int, action: &sigaction) -> bool {
     match signal {
         libc::SIGSEGV => true,
         libc::SIGBUS | libc::SIGFPE | libc::SIGILL => action.sa_sigaction == libc::SIG_DFL,
-        _ => is_raised(signal) && action.sa_sigaction == libc::SIG_DFL,
+        _ => is_let_through(signal) && action.sa_sigaction == libc::SIG_DFL,
     }
 }
 

@@ -236,6 +236,34 @@ pub fn handle(signal: c_int, info: *mut siginfo_t, context: *mut c_void) -> Opti
     go_on_below(top, context, run)
 }
 
+/// As [`handle`] of what was sent when the kernel is about to call the preemption signal's handler,
+/// too, and has put that one's frame, `first`, above: the handler is called as if that had not come
+/// yet. False: it is to be called elsewhere.
+pub fn handle_before(
+    signal: c_int,
+    info: *mut siginfo_t,
+    context: *mut c_void,
+    first: *mut c_void,
+) -> bool {
+    let (Some(me), Some(kept)) = (this(), kept(signal)) else { return false };
+    let action = kept.get();
+    if is_plain(&action)
+        || raw::is_pinned()
+        || was_moved(context, below_stack(context))
+        || me.signals.alternate().place_for(&action) != 0
+    {
+        return false;
+    }
+    // The thread may wait in the handler, and the worker run others.
+    let preemption = mask::set_of(bit(raw::PREEMPTION_SIGNAL));
+    // SAFETY: a valid set. The frame below has it blocked, for the other handler.
+    unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &preemption, ptr::null_mut()) };
+    run(signal, info, first);
+    // SAFETY: the kernel passed it.
+    unsafe { raw::keep_alternate_stack(context) };
+    true
+}
+
 /// Calls the program's handler for a full thread, on the stack that it asks for.
 extern "C-unwind" fn run(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let (Some(me), Some(kept)) = (this(), kept(signal)) else { return };

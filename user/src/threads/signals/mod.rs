@@ -46,6 +46,7 @@ mod queue;
 pub mod raised;
 mod sent;
 pub mod stray;
+mod timed;
 mod timers;
 
 use core::cell::Cell;
@@ -315,10 +316,9 @@ fn run_handler(me: &'static Pthread, info: &mut siginfo_t) -> Option<bool> {
     let action = action_of(signal)?;
     match action.sa_sigaction {
         libc::SIG_IGN => return None,
+        libc::SIG_DFL if IGNORED & bit(signal) != 0 || timed::is_late(info) => return None,
         libc::SIG_DFL => {
-            if IGNORED & bit(signal) == 0 {
-                act_by_default(signal);
-            }
+            act_by_default(signal);
             return None;
         }
         _ => {}

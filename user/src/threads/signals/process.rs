@@ -1,9 +1,10 @@
 //! Signals that are sent to the process: by `kill`, a timer, a terminal, a child's end.
 //!
 //! The kernel gives them to a kernel thread that lets them through, the main one first. Workers let
-//! none through but faults and what a write raises (`raised.rs`). So what all of the program's
-//! kernel threads have blocked stays pending in the kernel, where `sigpending`, `sigwait` and
-//! `signalfd` find it; and if a full thread lets it through, or waits for it, that one takes it.
+//! none through but faults, what a write raises and what a timer of CPU time sends (`raised.rs`).
+//! So what all of the program's kernel threads have blocked stays pending in the kernel, where
+//! `sigpending`, `sigwait` and `signalfd` find it; and if a full thread lets it through, or waits
+//! for it, that one takes it.
 //!
 //! A kernel thread of this library, the watcher, is told by a signalfd that such a signal is
 //! pending. It takes nothing: it looks for a full thread and calls it, and that one takes the
@@ -11,8 +12,9 @@
 //! next thread, until the signal is gone. So none is lost, whatever threads do meanwhile, and none
 //! is taken that somebody else gets first.
 //!
-//! SIGPIPE and SIGXFSZ are given to workers, where a write raises them: what of these is the
-//! process's is pending in `stray.rs`, for which all of this holds, too.
+//! SIGPIPE and SIGXFSZ are given to workers, where a write raises them, and so are SIGPROF and
+//! SIGVTALRM, for the thread that computes (`timed.rs`): what of these is the process's is pending
+//! in `stray.rs`, for which all of this holds, too.
 //!
 //! Protocol:
 //! 1. Watched is what a kernel thread of the program has blocked at some time ([`watch`]), be it
@@ -40,7 +42,7 @@ use libc::{pid_t, siginfo_t, sigset_t};
 
 use super::actions::is_in_vfork;
 use super::news::News;
-use super::raised::is_raised;
+use super::raised::is_let_through;
 use super::sent::Sent;
 use super::{Signals, bit, discard, kernels, stray};
 use crate::calls::mask;
@@ -411,7 +413,7 @@ fn sent(to: pid_t, signal: c_int) {
 /// Whether the caller sends its own process what a worker would be given, and could not tell from
 /// what a write raises.
 fn is_kept_here(to: pid_t, signal: c_int) -> bool {
-    is_raised(signal)
+    is_let_through(signal)
         && kernels::of_main() & bit(signal) != 0
         && fork::has_full()
         // SAFETY: no arguments.

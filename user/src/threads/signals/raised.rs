@@ -24,6 +24,7 @@ use libc::{siginfo_t, ucontext_t};
 
 use super::actions::kept;
 use super::faults::entry;
+use super::timed::{TIMED, handled_here};
 use super::{add, bit, call, info_of, kernels, process};
 use crate::errno;
 use crate::sys::{probed, signals};
@@ -36,17 +37,20 @@ pub const RAISED: [(c_int, c_int); 2] =
 /// The instruction.
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 
-/// Whether it is one of them.
-pub fn is_raised(signal: c_int) -> bool {
-    RAISED.iter().any(|&(raised, _)| raised == signal)
+/// What workers let through besides faults: these, and what a timer of CPU time sends.
+pub const LET_THROUGH: [c_int; 4] = [RAISED[0].0, RAISED[1].0, TIMED[0], TIMED[1]];
+
+/// Whether it is one of those.
+pub fn is_let_through(signal: c_int) -> bool {
+    LET_THROUGH.contains(&signal)
 }
 
 /// Before the first worker is made.
 pub fn begin() {
-    RAISED.iter().for_each(|&(signal, _)| raw::let_through(signal));
+    LET_THROUGH.into_iter().for_each(raw::let_through);
 }
 
-/// The kernel's handler, where the program does not ignore it.
+/// The kernel's handler of what workers let through, where the program does not ignore it.
 pub extern "C-unwind" fn arrived(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let me = this().filter(|_| own::is_running());
     let is_default = kept(signal).is_none_or(|kept| kept.get().sa_sigaction == libc::SIG_DFL);
@@ -58,6 +62,7 @@ pub extern "C-unwind" fn arrived(signal: c_int, info: *mut siginfo_t, context: *
         Some(_) if is_blocked && !is_of_write(told, context) => {
             errno::kept(|| process::stray(told))
         }
+        Some(me) if !is_blocked && !is_default && handled_here(me, signal, info, context) => {}
         Some(me) if is_blocked || !is_default => errno::kept(|| pass_on(me, told)),
         // No write of a thread's; one that is about to leave its stack makes none.
         None if raw::is_on_worker() => errno::kept(|| process::stray(told)),

@@ -1,5 +1,6 @@
 //! Signals that were sent to the process and that the kernel gave to a worker: SIGPIPE and SIGXFSZ,
-//! which workers let through for those that a write raises (`raised.rs`).
+//! which workers let through for those that a write raises (`raised.rs`), SIGPROF and SIGVTALRM,
+//! for the thread that computes (`timed.rs`).
 //!
 //! The kernel has them no more, so they are pending here, one of each, until a thread that lets
 //! them through takes them, or one that waits for them: a full thread as what the kernel has
@@ -21,7 +22,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 use libc::siginfo_t;
 
 use super::actions::is_in_vfork;
-use super::raised::RAISED;
+use super::raised::LET_THROUGH;
 use super::sent::unused;
 use super::{bit, kernels, process};
 use crate::errno;
@@ -70,10 +71,10 @@ impl Place {
     }
 }
 
-static PLACES: [Place; RAISED.len()] = [const { Place::new() }; RAISED.len()];
+static PLACES: [Place; LET_THROUGH.len()] = [const { Place::new() }; LET_THROUGH.len()];
 
 fn places() -> impl Iterator<Item = (c_int, &'static Place)> {
-    RAISED.into_iter().map(|(signal, _)| signal).zip(&PLACES)
+    LET_THROUGH.into_iter().zip(&PLACES)
 }
 
 /// Whether some of `signals` can be pending here.
@@ -172,7 +173,7 @@ pub fn fetch(signals: u64) {
 /// The calling kernel thread does not take `signals` any more: what was sent on to it of them, and
 /// what it has fetched, is the process's if it is still there.
 pub fn give_back(signals: u64) {
-    for signal in RAISED.map(|(signal, _)| bit(signal)) {
+    for signal in LET_THROUGH.map(bit) {
         if signals & signal != 0
             && let Some(info) = kernels::take_back(signal)
         {
@@ -223,7 +224,7 @@ pub fn kept_by<T>(blocked: u64, call: impl FnOnce() -> T) -> T {
     });
     let copied: u64 = copied.sum();
     let result = call();
-    for signal in RAISED.map(|(signal, _)| bit(signal)).into_iter().filter(|it| copied & it != 0) {
+    for signal in LET_THROUGH.map(bit).into_iter().filter(|it| copied & it != 0) {
         if let Some(mut info) = signals::take(signal)
             && *unused(&mut info) != mark()
         {
