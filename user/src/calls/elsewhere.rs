@@ -13,27 +13,33 @@ use libc::{off_t, ssize_t};
 
 use heddle::raw;
 
-use super::{away, exported, interruptible, made};
+use super::{away, exported, interruptible, interruptible_on, made, made_on};
 use crate::threads::{cancel, signals};
 
-/// Makes a call on the pool; a point of cancellation.
+/// Makes a call on the pool; no point of cancellation.
 fn plainly<T>(call: impl FnOnce() -> T) -> T {
-    if raw::is_cancelled() {
-        cancel::act();
-    }
     let result = away(call);
     signals::answer_if_called();
     result
 }
 
-/// Defines exported functions that make the C library's call of the first name so.
+/// As [`plainly`]; a point of cancellation.
+fn as_point<T>(call: impl FnOnce() -> T) -> T {
+    if raw::is_cancelled() {
+        cancel::act();
+    }
+    plainly(call)
+}
+
+/// Defines exported functions that make the C library's call of the first name so, by the function
+/// that is named in front.
 macro_rules! made_elsewhere {
-    ($($real:ident: $($name:ident),+ => $arguments:tt -> $result:ty;)+) => {
+    ($way:ident $($real:ident: $($name:ident),+ => $arguments:tt -> $result:ty;)+) => {
         $($(
-            made_elsewhere! { @one $real $name $arguments $result }
+            made_elsewhere! { @one $way $real $name $arguments $result }
         )+)+
     };
-    (@one $real:ident $name:ident ($($argument:ident: $type:ty),*) $result:ty) => {
+    (@one $way:ident $real:ident $name:ident ($($argument:ident: $type:ty),*) $result:ty) => {
         exported! {
             ($name) ($($argument: $type),*) -> $result {
                 // SAFETY: the C library's function.
@@ -41,23 +47,28 @@ macro_rules! made_elsewhere {
                     fn $real($($argument: $type),*) -> $result;
                 }
                 // SAFETY: the caller's arguments, lent for the call.
-                plainly(move || unsafe { $real($($argument),*) })
+                $way(move || unsafe { $real($($argument),*) })
             }
         }
     };
 }
 
 made_elsewhere! {
-    fsync: heddle_user_fsync => (fd: c_int) -> c_int;
-    fdatasync: heddle_user_fdatasync => (fd: c_int) -> c_int;
-    fallocate: heddle_user_fallocate, heddle_user_fallocate64
-        => (fd: c_int, mode: c_int, offset: off_t, length: off_t) -> c_int;
+    plainly
     posix_fallocate: heddle_user_posix_fallocate, heddle_user_posix_fallocate64
         => (fd: c_int, offset: off_t, length: off_t) -> c_int;
     sync: heddle_user_sync
         => () -> ();
     syncfs: heddle_user_syncfs
         => (fd: c_int) -> c_int;
+}
+
+made_elsewhere! {
+    as_point
+    fsync: heddle_user_fsync => (fd: c_int) -> c_int;
+    fdatasync: heddle_user_fdatasync => (fd: c_int) -> c_int;
+    fallocate: heddle_user_fallocate, heddle_user_fallocate64
+        => (fd: c_int, mode: c_int, offset: off_t, length: off_t) -> c_int;
     sync_file_range: heddle_user_sync_file_range
         => (fd: c_int, offset: off_t, length: off_t, flags: c_uint) -> c_int;
     msync: heddle_user_msync
@@ -66,14 +77,15 @@ made_elsewhere! {
 
 // ---- calls that the kernel ends when a signal comes
 
-/// As [`made_elsewhere`] for those; `always` as in [`interruptible`].
+/// As [`made_elsewhere`] for those, by two functions, of which the second one takes `always` as
+/// [`interruptible`] does.
 macro_rules! interrupted_elsewhere {
-    ($always:literal $($real:ident: $($name:ident),+ => $arguments:tt -> $result:ty;)+) => {
+    ($made:ident $way:ident $always:literal $($real:ident: $($name:ident),+ => $arguments:tt -> $result:ty;)+) => {
         $($(
-            interrupted_elsewhere! { @one $always $real $name $arguments $result }
+            interrupted_elsewhere! { @one $made $way $always $real $name $arguments $result }
         )+)+
     };
-    (@one $always:literal $real:ident $name:ident
+    (@one $made:ident $way:ident $always:literal $real:ident $name:ident
         ($($argument:ident: $type:ty),*) $result:ty) => {
         exported! {
             ($name) ($($argument: $type),*) -> $result {
@@ -83,19 +95,25 @@ macro_rules! interrupted_elsewhere {
                 }
                 // SAFETY: the caller's arguments, lent for the call.
                 let call = || unsafe { $real($($argument),*) as isize };
-                made(|| interruptible($always, call)) as $result
+                $made(|| $way($always, call)) as $result
             }
         }
     };
 }
 
 interrupted_elsewhere! {
-    false
+    made_on interruptible_on false
     sendfile: heddle_user_sendfile, heddle_user_sendfile64
         => (out: c_int, from: c_int, offset: *mut off_t, count: usize) -> ssize_t;
+}
+
+interrupted_elsewhere! {
+    made interruptible false
     splice: heddle_user_splice
         => (from: c_int, from_offset: *mut i64, to: c_int, to_offset: *mut i64,
             count: usize, flags: c_uint) -> ssize_t;
+    vmsplice: heddle_user_vmsplice
+        => (to: c_int, first: *const libc::iovec, count: usize, flags: c_uint) -> ssize_t;
     tee: heddle_user_tee
         => (from: c_int, to: c_int, count: usize, flags: c_uint) -> ssize_t;
     copy_file_range: heddle_user_copy_file_range
@@ -117,12 +135,16 @@ interrupted_elsewhere! {
 }
 
 interrupted_elsewhere! {
-    true
+    made interruptible true
     msgsnd: heddle_user_msgsnd
         => (queue: c_int, message: *const c_void, length: usize, flags: c_int) -> c_int;
     msgrcv: heddle_user_msgrcv
         => (queue: c_int, message: *mut c_void, length: usize, kind: c_long,
             flags: c_int) -> ssize_t;
+}
+
+interrupted_elsewhere! {
+    made_on interruptible_on true
     semop: heddle_user_semop
         => (set: c_int, operations: *mut libc::sembuf, count: usize) -> c_int;
     semtimedop: heddle_user_semtimedop

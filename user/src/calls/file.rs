@@ -178,4 +178,14 @@ exported! {
         let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
         made_int(|| open(libc::AT_FDCWD, path, flags, mode))
     }
+
+    (heddle_user_close, heddle_user___close) (fd: c_int) -> c_int {
+        // SAFETY: the caller's descriptor.
+        made_int(|| checked(unsafe { libc::close(fd) } as isize))
+    }
+
+    (heddle_user_getrandom) (buffer: *mut c_void, length: usize, flags: c_uint) -> isize {
+        // SAFETY: the caller's memory.
+        made(|| checked(unsafe { libc::getrandom(buffer, length, flags) }))
+    }
 }

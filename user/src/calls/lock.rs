@@ -9,25 +9,31 @@ use core::ffi::c_int;
 
 use libc::off_t;
 
-use super::{Result, Stop, checked, exported, interruptible, made_int};
+use super::{
+    Result, Stop, checked, exported, interruptible, interruptible_on, made_int, made_on_int,
+};
 
-/// Makes `call` with `attempt`, which does not wait, and if somebody has the lock, elsewhere with
-/// `wait`.
-fn lock(attempt: c_int, wait: c_int, call: impl Fn(c_int) -> isize) -> Result<isize> {
+/// Makes `call` with `attempt`, which does not wait; `None` if somebody has the lock.
+fn attempted(attempt: c_int, call: impl Fn(c_int) -> isize) -> Option<Result<isize>> {
     match checked(call(attempt)) {
-        Err(Stop::Error(libc::EAGAIN | libc::EACCES)) => interruptible(false, || call(wait)),
-        other => other,
+        Err(Stop::Error(libc::EAGAIN | libc::EACCES)) => None,
+        other => Some(other),
     }
 }
 
-/// `fcntl`; what waits is the lock of a part of a file.
-fn control(fd: c_int, command: c_int, argument: usize) -> Result<isize> {
+/// Makes `call` with `attempt`, and if somebody has the lock, elsewhere with `wait`.
+fn lock(attempt: c_int, wait: c_int, call: impl Fn(c_int) -> isize) -> Result<isize> {
+    attempted(attempt, &call).unwrap_or_else(|| interruptible(false, || call(wait)))
+}
+
+/// `fcntl`; what waits is the lock of a part of a file, which alone is a point of cancellation.
+fn control(fd: c_int, command: c_int, argument: usize) -> c_int {
     // SAFETY: the caller's argument.
     let call = |command| unsafe { libc::fcntl(fd, command, argument) as isize };
     match command {
-        libc::F_SETLKW => lock(libc::F_SETLK, command, call),
-        libc::F_OFD_SETLKW => lock(libc::F_OFD_SETLK, command, call),
-        _ => checked(call(command)),
+        libc::F_SETLKW => made_int(|| lock(libc::F_SETLK, command, call)),
+        libc::F_OFD_SETLKW => made_int(|| lock(libc::F_OFD_SETLK, command, call)),
+        _ => made_on_int(|| checked(call(command))),
     }
 }
 
@@ -36,21 +42,24 @@ exported! {
     (heddle_user_fcntl, heddle_user_fcntl64, heddle_user___fcntl) (
         fd: c_int, command: c_int, argument: usize
     ) -> c_int {
-        made_int(|| control(fd, command, argument))
+        control(fd, command, argument)
     }
 
     (heddle_user_flock) (fd: c_int, operation: c_int) -> c_int {
         // SAFETY: no pointers.
         let call = |operation| unsafe { libc::flock(fd, operation) as isize };
-        made_int(|| lock(operation | libc::LOCK_NB, operation, call))
+        made_on_int(|| {
+            attempted(operation | libc::LOCK_NB, call)
+                .unwrap_or_else(|| interruptible_on(false, || call(operation)))
+        })
     }
 
     (heddle_user_lockf, heddle_user_lockf64) (fd: c_int, command: c_int, length: off_t) -> c_int {
         // SAFETY: no pointers.
         let call = |command| unsafe { libc::lockf(fd, command, length) as isize };
-        made_int(|| match command {
-            libc::F_LOCK => lock(libc::F_TLOCK, command, call),
-            _ => checked(call(command)),
-        })
+        match command {
+            libc::F_LOCK => made_int(|| lock(libc::F_TLOCK, command, call)),
+            _ => made_on_int(|| checked(call(command))),
+        }
     }
 }

@@ -56,7 +56,8 @@ use core::time::Duration;
 use heddle::raw::{self, Interest};
 
 use crate::errno;
-use crate::threads::signals::{self, Then};
+use crate::threads::cancel;
+use crate::threads::signals::{self, Ran, Then};
 
 /// Why a call ends without success.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,8 +106,34 @@ fn made(call: impl FnOnce() -> Result<isize>) -> isize {
             errno::set(number);
             -1
         }
-        Err(Stop::Cancelled) => crate::threads::cancel::act(),
+        Err(Stop::Cancelled) => cancel::act(),
     }
+}
+
+/// As [`made`], for a call that is no point of cancellation: only a thread of the asynchronous type
+/// ends in it.
+fn made_on(call: impl FnOnce() -> Result<isize>) -> isize {
+    let before = errno::get();
+    let result = call();
+    if raw::is_called() {
+        signals::called();
+    }
+    match result {
+        Ok(value) => {
+            errno::set(before);
+            value
+        }
+        Err(Stop::Error(number)) => {
+            errno::set(number);
+            -1
+        }
+        Err(Stop::Cancelled) => unreachable!("such a call has no request to tell of"),
+    }
+}
+
+/// As [`made_on`], for functions that return an `int`.
+fn made_on_int(call: impl FnOnce() -> Result<isize>) -> c_int {
+    made_on(call) as c_int
 }
 
 /// What a wait that ended in this way is to its call: `Ok` when it goes on. `always`: a call that
@@ -359,6 +386,21 @@ fn interruptible(always: bool, mut call: impl FnMut() -> isize) -> Result<isize>
                 }
                 return done;
             }
+        }
+    }
+}
+
+/// As [`interruptible`], for [`made_on`]: a request waits until the call is done, but in a handler
+/// that runs meanwhile it is acted upon.
+fn interruptible_on(always: bool, mut call: impl FnMut() -> isize) -> Result<isize> {
+    loop {
+        let was_enabled = cancel::hold_back();
+        let result = raw::blocking_interruptible(told(&mut call), signals::is_due).get().result();
+        raw::set_cancellable(was_enabled);
+        match (checked(result), errno::kept(signals::called)) {
+            (Err(Stop::Error(libc::EINTR)), Ran::Nothing) => {}
+            (Err(Stop::Error(libc::EINTR)), Ran::Restarting) if !always => {}
+            (done, _) => return done,
         }
     }
 }

@@ -87,6 +87,16 @@ fn ask(target: &Pthread) -> bool {
     target.own.asynchronous.load(SeqCst)
 }
 
+/// Before a full thread waits in a call that is no point of cancellation: disables it, unless the
+/// thread is to be ended at any time. Whether it was enabled.
+pub fn hold_back() -> bool {
+    let was_enabled = raw::set_cancellable(false);
+    if is_asynchronous() {
+        raw::set_cancellable(was_enabled);
+    }
+    was_enabled
+}
+
 /// A full thread's cancellation was disabled for a call, or was before.
 pub fn put_back(was_enabled: bool) {
     raw::set_cancellable(was_enabled);
