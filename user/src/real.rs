@@ -27,6 +27,7 @@ unsafe extern "C" {
 // SAFETY: the C library's functions; their signatures are POSIX's.
 unsafe extern "C-unwind" {
     pub fn pthread_exit(result: *mut c_void) -> !;
+    pub fn pthread_cancel(thread: libc::pthread_t) -> c_int;
     pub fn pthread_testcancel();
     pub fn pthread_join(thread: libc::pthread_t, result: *mut *mut c_void) -> c_int;
     pub fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;

@@ -183,9 +183,4 @@ exported! {
         // SAFETY: the caller's descriptor.
         made_int(|| checked(unsafe { libc::close(fd) } as isize))
     }
-
-    (heddle_user_getrandom) (buffer: *mut c_void, length: usize, flags: c_uint) -> isize {
-        // SAFETY: the caller's memory.
-        made(|| checked(unsafe { libc::getrandom(buffer, length, flags) }))
-    }
 }

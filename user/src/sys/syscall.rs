@@ -16,7 +16,7 @@ use super::{cpu_clock, identity, interruptible, kept, scheduling};
 use crate::calls::mask;
 use crate::errno;
 use crate::threads::signals::{self, Ran, alternate, process};
-use crate::threads::{cancel, end, is_number, this};
+use crate::threads::{cancel, end, is_number, running};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn heddle_user_syscall(
@@ -46,9 +46,9 @@ pub unsafe extern "C-unwind" fn heddle_user_syscall(
             Some(mask::by_number(a as c_int, b as *const u64, c as *mut u64, d).map(|()| 0))
         }
         libc::SYS_sigaltstack if kept::has_none() => {
-            this().map(|me| alternate::by_number(me, a as *const _, b as *mut _).map(|()| 0))
+            running().map(|me| alternate::by_number(me, a as *const _, b as *mut _).map(|()| 0))
         }
-        libc::SYS_exit if kept::has_none() => match this() {
+        libc::SYS_exit if kept::has_none() => match running() {
             Some(me) => end::end_by_number(me),
             None => None,
         },

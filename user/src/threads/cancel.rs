@@ -2,7 +2,8 @@
 //!
 //! The request is kept in the runtime's control block; the runtime ends waits that it can end. A
 //! thread of the asynchronous type is called, too, and acts where it is interrupted: in the middle
-//! of what it computes, but not of this library. Kernel threads are cancelled by the C library.
+//! of what it computes, but not of this library. Kernel threads are cancelled by the C library, and
+//! so is, in a child that a full thread has forked, that thread: see [`give_kernel`].
 //!
 //! # Safety
 //! For all exported functions of this file: pointers are valid or null where that is allowed.
@@ -14,7 +15,7 @@ use core::sync::atomic::Ordering::SeqCst;
 use heddle::raw;
 use libc::pthread_t;
 
-use super::{Pthread, end, find, this};
+use super::{Pthread, cleanup, end, find, fork, running, this};
 use crate::real;
 
 const ENABLE: c_int = 0;
@@ -32,7 +33,7 @@ pub fn test() {
     if check() {
         act();
     }
-    if this().is_none() {
+    if running().is_none() {
         // SAFETY: as above for the C library's own.
         unsafe { real::pthread_testcancel() };
     }
@@ -50,6 +51,10 @@ pub fn is_asynchronous() -> bool {
     this().is_some_and(|me| me.own.asynchronous.load(SeqCst))
 }
 
+fn state(is_enabled: bool) -> c_int {
+    if is_enabled { ENABLE } else { DISABLE }
+}
+
 /// Ends the calling full thread, which was cancelled. Nothing with a destructor may live in the
 /// caller.
 #[cold]
@@ -63,9 +68,12 @@ pub fn act() -> ! {
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn heddle_user_pthread_cancel(thread: pthread_t) -> c_int {
     // SAFETY: the caller's thread.
-    let Some(target) = (unsafe { find(thread) }) else {
+    let target = match unsafe { find(thread) } {
+        Some(target) if !fork::is_child_of(target) => target,
+        // It lives as long as the process, for the C library.
+        Some(target) if target.has_ended() => return 0,
         // SAFETY: as above.
-        return unsafe { libc::pthread_cancel(thread) };
+        _ => return unsafe { real::pthread_cancel(thread) },
     };
     if ask(target) && check() && this().is_some_and(|me| ptr::eq(me, target)) {
         act();
@@ -87,6 +95,27 @@ fn ask(target: &Pthread) -> bool {
     target.own.asynchronous.load(SeqCst)
 }
 
+/// In a child that the calling full thread has forked: hands what the thread has said and was asked
+/// over to the C library, whose calls it makes from here on, and whose unwind ends it.
+pub fn give_kernel(me: &'static Pthread) {
+    cleanup::give_kernel(me);
+    me.own.result.set(ptr::without_provenance_mut(CANCELED));
+    let is_enabled = raw::set_cancellable(true);
+    let is_asked = raw::is_cancelled();
+    let is_asynchronous = is_asynchronous();
+    // SAFETY: no places; the caller's own thread.
+    unsafe {
+        real::pthread_setcancelstate(state(is_enabled), ptr::null_mut());
+        // One that would be acted upon at once came in the middle of the fork: it is the parent's.
+        if is_asked && !(is_enabled && is_asynchronous) {
+            real::pthread_cancel(libc::pthread_self());
+        }
+        if is_asynchronous {
+            real::pthread_setcanceltype(ASYNCHRONOUS, ptr::null_mut());
+        }
+    }
+}
+
 /// Before a full thread waits in a call that is no point of cancellation: disables it, unless the
 /// thread is to be ended at any time. Whether it was enabled.
 pub fn hold_back() -> bool {
@@ -99,6 +128,12 @@ pub fn hold_back() -> bool {
 
 /// A full thread's cancellation was disabled for a call, or was before.
 pub fn put_back(was_enabled: bool) {
+    if running().is_none() {
+        // In a child that a handler has forked meanwhile.
+        // SAFETY: no place.
+        unsafe { real::pthread_setcancelstate(state(was_enabled), ptr::null_mut()) };
+        return;
+    }
     raw::set_cancellable(was_enabled);
     act_if_asynchronous();
 }
@@ -128,20 +163,20 @@ unsafe extern "C-unwind" fn heddle_user_pthread_testcancel() {
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn heddle_user_pthread_setcancelstate(
-    state: c_int,
+    wanted: c_int,
     old: *mut c_int,
 ) -> c_int {
-    if this().is_none() {
+    if running().is_none() {
         // SAFETY: the caller's place.
-        return unsafe { real::pthread_setcancelstate(state, old) };
+        return unsafe { real::pthread_setcancelstate(wanted, old) };
     }
-    if state != ENABLE && state != DISABLE {
+    if wanted != ENABLE && wanted != DISABLE {
         return libc::EINVAL;
     }
-    let was_enabled = raw::set_cancellable(state == ENABLE);
+    let was_enabled = raw::set_cancellable(wanted == ENABLE);
     if !old.is_null() {
         // SAFETY: the caller's place.
-        unsafe { old.write(if was_enabled { ENABLE } else { DISABLE }) };
+        unsafe { old.write(state(was_enabled)) };
     }
     act_if_asynchronous();
     0
@@ -152,7 +187,7 @@ unsafe extern "C-unwind" fn heddle_user_pthread_setcanceltype(
     kind: c_int,
     old: *mut c_int,
 ) -> c_int {
-    let Some(me) = this() else {
+    let Some(me) = running() else {
         // SAFETY: the caller's place.
         return unsafe { real::pthread_setcanceltype(kind, old) };
     };

@@ -7,13 +7,17 @@
 //! so `fprintf` lets the stream's lock go. The C library runs it in its own unwinds; here it is run
 //! by [`run_older`].
 //!
+//! In a child that a full thread has forked that thread is unwound by the C library, which has both
+//! lists then ([`give_kernel`]) and comes to the end in a block around the start function.
+//!
 //! # Safety
 //! For all exported functions of this file: the buffer is the caller's, open or being closed.
 
+use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 use core::ptr;
 
-use super::{Pthread, end, this};
+use super::{Pthread, end, running, this};
 
 /// glibc's `__pthread_unwind_buf_t`.
 #[repr(C)]
@@ -24,13 +28,16 @@ pub struct Buffer {
     mask_was_saved: c_int,
     /// The buffer of the block around this one.
     outer: *mut Buffer,
-    theirs: [*mut c_void; 3],
+    /// What the other list began with when the block was opened.
+    older: *mut Older,
+    theirs: [*mut c_void; 2],
 }
 
 const _: () = assert!(core::mem::offset_of!(Buffer, outer) == 72);
 
-/// Which of the registers is the stack pointer.
+/// Which of the registers is the stack pointer, and where it goes on.
 const STACK_POINTER: usize = 6;
+const PLACE: usize = 7;
 /// Where the thread's structure has what such pointers are scrambled with, and by how many bits
 /// they are turned after that.
 const POINTER_GUARD: usize = 0x30;
@@ -66,14 +73,18 @@ impl Buffer {
     }
 }
 
-/// The stack pointer in what `setjmp` has left.
-pub fn stack_pointer(registers: &[usize; 8]) -> usize {
+/// What pointers are scrambled with.
+fn guard() -> usize {
     // SAFETY: the calling thread's own structure.
-    let guard = unsafe {
+    unsafe {
         let own = libc::pthread_self() as usize as *const u8;
         own.add(POINTER_GUARD).cast::<usize>().read()
-    };
-    registers[STACK_POINTER].rotate_right(TURNED_BITS) ^ guard
+    }
+}
+
+/// The stack pointer in what `setjmp` has left.
+pub fn stack_pointer(registers: &[usize; 8]) -> usize {
+    registers[STACK_POINTER].rotate_right(TURNED_BITS) ^ guard()
 }
 
 /// Goes on in the innermost open block, if the unwind has come to the frame that it lies in.
@@ -113,9 +124,68 @@ pub fn run_older(frame: usize) {
     }
 }
 
+/// The block around the start function of a thread that has forked, in the child.
+struct Outermost(UnsafeCell<Buffer>);
+
+// SAFETY: only the one thread of a child uses it.
+unsafe impl Sync for Outermost {}
+
+static OUTERMOST: Outermost = Outermost(UnsafeCell::new(Buffer {
+    registers: [0; 8],
+    mask_was_saved: 0,
+    outer: ptr::null_mut(),
+    older: ptr::null_mut(),
+    theirs: [ptr::null_mut(); 2],
+}));
+
+/// A frame begins below an address of this alignment, with where it returns to.
+const FRAME_ALIGN: usize = 16;
+
+/// Where the C library's unwind leaves the start function.
+unsafe extern "C-unwind" fn come_to_end() -> ! {
+    match this() {
+        Some(me) => end::end(me),
+        None => unreachable!("the block of a full thread is another's"),
+    }
+}
+
+/// In a child that the calling full thread has forked: the C library has its blocks from here on,
+/// and one more around them.
+pub fn give_kernel(me: &Pthread) {
+    let outermost = OUTERMOST.0.get();
+    let top = me.own.base.get() / FRAME_ALIGN * FRAME_ALIGN - size_of::<usize>();
+    let scrambled = |address: usize| (address ^ guard()).rotate_left(TURNED_BITS);
+    // SAFETY: nobody else uses it.
+    unsafe {
+        (*outermost).registers[STACK_POINTER] = scrambled(top);
+        (*outermost).registers[PLACE] = scrambled(come_to_end as *const () as usize);
+    }
+    let mut blocks = Vec::new();
+    let mut next = me.own.cleanup.replace(ptr::null_mut());
+    // SAFETY: null, or an open block's, whose frame has not been left.
+    while let Some(block) = unsafe { next.as_ref() } {
+        blocks.push(next);
+        next = block.outer;
+    }
+    blocks.push(outermost);
+    // SAFETY: as above; the C library puts each in front of those before.
+    unsafe {
+        while let Some(block) = blocks.pop() {
+            __pthread_register_cancel(block);
+            let mut older = (*block).older;
+            while let Some(entry) = older.as_ref()
+                && (block == outermost || older.addr() <= (*block).frame())
+            {
+                older = entry.outer;
+            }
+            (*block).older = older;
+        }
+    }
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn heddle_user___pthread_register_cancel(buffer: *mut Buffer) {
-    match this() {
+    match running() {
         // SAFETY: the caller's buffer.
         Some(me) => unsafe { (*buffer).outer = me.own.cleanup.replace(buffer) },
         // SAFETY: as above.
@@ -125,7 +195,7 @@ unsafe extern "C-unwind" fn heddle_user___pthread_register_cancel(buffer: *mut B
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn heddle_user___pthread_unregister_cancel(buffer: *mut Buffer) {
-    match this() {
+    match running() {
         // SAFETY: the caller's buffer.
         Some(me) => me.own.cleanup.set(unsafe { (*buffer).outer }),
         // SAFETY: as above.
@@ -135,7 +205,7 @@ unsafe extern "C-unwind" fn heddle_user___pthread_unregister_cancel(buffer: *mut
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn heddle_user___pthread_unwind_next(buffer: *mut Buffer) -> ! {
-    match this() {
+    match running() {
         Some(me) => {
             // SAFETY: the caller's buffer.
             me.own.cleanup.set(unsafe { (*buffer).outer });

@@ -25,8 +25,8 @@ use heddle::raw;
 use rustix::thread::futex::{self, Flags};
 
 use super::{
-    AWAITED, DETACHED, ENDED, JOINABLE, LIVE, Pthread, cleanup, count_out, fork, free, kernel, own,
-    registry, signals, this,
+    AWAITED, DETACHED, ENDED, JOINABLE, LIVE, Pthread, cancel, cleanup, count_out, fork, free,
+    kernel, own, registry, running, signals, this,
 };
 use crate::account::tripwire;
 use crate::calls::shells;
@@ -121,10 +121,12 @@ extern "C" fn swallowed(_reason: c_int, _exception: *mut UnwindException) {
 pub fn end(me: &'static Pthread) -> ! {
     shells::leave_all(me);
     if fork::is_child_of(me) {
-        raw::destroy_values();
-        signals::process::end_main();
-        tell_end(me);
-        end_process();
+        cancel::disabled(|| {
+            raw::destroy_values();
+            signals::process::end_main();
+            tell_end(me);
+            end_process()
+        })
     }
     // Destructors are run with the thread's signals, as the C library does.
     raw::set_cancellable(false);
@@ -186,10 +188,14 @@ fn publish(me: &'static Pthread) -> ! {
 pub unsafe extern "C-unwind" fn heddle_user_pthread_exit(result: *mut c_void) -> ! {
     // What was sent to it in a call that nothing interrupts is handled before it ends.
     signals::answer_if_called();
-    if let Some(me) = this() {
+    if let Some(me) = running() {
         exit(me, result);
     }
-    kernel::exit_main(result);
+    match this() {
+        // In its child: the C library's unwind ends it.
+        Some(me) => me.own.result.set(result),
+        None => kernel::exit_main(result),
+    }
     // SAFETY: a kernel thread, whose frames here have nothing to destroy.
     unsafe { real::pthread_exit(result) }
 }

@@ -15,7 +15,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
 use std::sync::{Mutex, PoisonError};
 
-use super::{LIVE, LIVE_KERNEL, Pthread, kernel, own, this};
+use super::{LIVE, LIVE_KERNEL, Pthread, cancel, kernel, own, this};
 use crate::account::tripwire;
 use crate::sync::stand_in;
 use crate::threads::signals::{actions, kernels, process, stray};
@@ -69,6 +69,7 @@ extern "C" fn in_child() {
         unsafe { renew(&me.about) };
         me.signals.in_child();
         me.signals.alternate().give_kernel();
+        cancel::give_kernel(me);
         CHILD.store(core::ptr::from_ref(me).cast_mut(), Relaxed);
         tripwire::end(me.tripwire());
         own::stop_running();

@@ -265,6 +265,13 @@ pub fn this() -> Option<&'static Pthread> {
     unsafe { own::thread().as_ref() }
 }
 
+/// The calling thread, if it is a full one on a worker. In a child that it has forked it is none:
+/// there it is the C library's.
+#[inline]
+pub fn running() -> Option<&'static Pthread> {
+    this().filter(|_| is_running())
+}
+
 /// The number by which the calling thread holds locks: unique among those that live, never 0. For a
 /// kernel thread it is the one that the kernel gave it; after a fork the one thread of the child
 /// keeps it, and with it its locks. (What the program is told is [`crate::sys::identity`]'s.)

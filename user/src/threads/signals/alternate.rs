@@ -73,12 +73,11 @@ impl Alternate {
         }
     }
 
-    /// In a forked child, whose thread is a kernel thread by now: it is the kernel's to answer.
+    /// In a forked child, whose thread is a kernel thread by now: it is the kernel's to answer,
+    /// which had the worker's until here.
     pub fn give_kernel(&self) {
-        if self.bytes.get() != 0 {
-            // SAFETY: the thread's own stack. One that is in use stays where it was.
-            unsafe { libc::sigaltstack(&self.told(), ptr::null_mut()) };
-        }
+        // SAFETY: the thread's own stack, or none. One that is in use stays where it was.
+        unsafe { libc::sigaltstack(&self.told(), ptr::null_mut()) };
     }
 
     /// An error number, or 0.
