@@ -5,18 +5,36 @@
 //! one of the two ways, as Linux asks of it too. A full thread waits there on its worker, and is
 //! found there by signals.
 //!
-//! Invariant: what a call returns is what the kernel would have.
+//! Who waits for several words at once (`futex_waitv`), or by the newer calls (`futex_wait`), does
+//! so in the kernel, on its worker if it is a full thread, and is counted: as long as there are
+//! such, a wake looks there, too. The newer wakes look in both places always.
+//!
+//! Invariants:
+//! 1. What a call returns is what the kernel would have.
+//! 2. The count is never too low. It stays too high where a wait was left by a jump, and in a child
+//!    whose parent had some: that costs a system call for each wake.
 
 use core::ffi::{c_int, c_long};
-use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::{AtomicU32, fence};
 
 use heddle::raw::{self, Ended, Manner, Moment};
 use libc::timespec;
 
-use super::interruptible;
+use super::{interruptible, own_memory};
 use crate::threads::signals;
 use crate::{errno, sync};
+
+/// The newer calls, which few headers name.
+pub const WAITV: c_long = 449;
+pub const WAKE: c_long = 454;
+pub const WAIT: c_long = 455;
+pub const REQUEUE: c_long = 456;
+/// Their flags for a word of 32 bits of this process.
+const PRIVATE_WORD: u32 = 2 | libc::FUTEX_PRIVATE_FLAG as u32;
+
+/// See the file's head.
+static IN_KERNEL: AtomicU32 = AtomicU32::new(0);
 
 /// The arguments of the system call.
 pub struct Call {
@@ -57,6 +75,83 @@ pub fn call(call: &Call) -> Option<Result> {
     Some(result)
 }
 
+/// Makes a wait in the kernel that wakes are to find there.
+pub fn waiting_in_kernel(wait: impl FnOnce() -> c_long) -> c_long {
+    // ORDER: SeqCst: the count before the kernel looks at the words; pairs with `are_in_kernel`.
+    IN_KERNEL.fetch_add(1, SeqCst);
+    let result = wait();
+    IN_KERNEL.fetch_sub(1, Relaxed);
+    result
+}
+
+/// Whether somebody waits in the kernel for a word that was changed before.
+fn are_in_kernel() -> bool {
+    // ORDER: SeqCst: the caller's change before the look; pairs with `waiting_in_kernel`.
+    fence(SeqCst);
+    IN_KERNEL.load(Relaxed) != 0
+}
+
+/// `operation` of those who wait in the kernel; how many it has found. That it fails tells nothing
+/// which the caller does not know.
+fn in_kernel(
+    word: *const AtomicU32,
+    operation: c_int,
+    most: u32,
+    (more, other): (u32, *const AtomicU32),
+    bits: u32,
+) -> u32 {
+    let operation = operation | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: the caller's words; the kernel says if they are none.
+    let found = errno::kept(|| unsafe {
+        libc::syscall(libc::SYS_futex, word, operation, most, u64::from(more), other, bits)
+    });
+    found.max(0) as u32
+}
+
+/// One of those that `futex_waitv` and `futex_requeue` take.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Waiter {
+    value: u64,
+    word: u64,
+    flags: u32,
+    reserved: u32,
+}
+
+/// One of the newer calls that wake; the kernel, whose answer `told` is, has looked for its own.
+pub fn woken_in_kernel(number: c_long, [a, b, c, d, ..]: [usize; 6], told: c_long) -> c_long {
+    let in_lot = match number {
+        _ if told < 0 => return told,
+        WAKE if d as u32 == PRIVATE_WORD => {
+            let left = i64::from(c as c_int) - told;
+            if left > 0 {
+                word(a).map_or(0, |it| wake_in_lot(it, left as u32, b as u32))
+            } else {
+                0
+            }
+        }
+        REQUEUE => match own_memory::read(a as *const [Waiter; 2]) {
+            Ok([from, to]) => requeued_in_lot(from, to, (c as c_int, d as c_int), told),
+            Err(_) => 0,
+        },
+        _ => 0,
+    };
+    told + c_long::from(in_lot)
+}
+
+fn requeued_in_lot(from: Waiter, to: Waiter, (wake, most): (c_int, c_int), told: c_long) -> u32 {
+    let (Ok(first), Ok(second)) = (word(from.word as usize), word(to.word as usize)) else {
+        return 0;
+    };
+    if from.flags != PRIVATE_WORD || to.flags != PRIVATE_WORD {
+        return 0;
+    }
+    // Of what the kernel has found it woke as many as it was to.
+    let woken = c_long::from(wake).min(told);
+    let (wake, most) = (c_long::from(wake) - woken, c_long::from(most) - (told - woken));
+    requeue_in_lot(first, None, second, wake as u32, most as u32).unwrap_or(0)
+}
+
 /// A word in memory, if the address can be one.
 fn word(address: usize) -> core::result::Result<*const AtomicU32, c_int> {
     match address {
@@ -66,11 +161,21 @@ fn word(address: usize) -> core::result::Result<*const AtomicU32, c_int> {
     }
 }
 
-/// Wakes at most `most` of those who wait for `word`; how many.
+/// Wakes at most `most` of those who wait for `word`, wherever; how many.
+fn wake(word: *const AtomicU32, most: u32, bits: u32) -> u32 {
+    let woken = wake_in_lot(word, most, bits);
+    if woken >= most || !are_in_kernel() {
+        return woken;
+    }
+    let none = (0, core::ptr::null());
+    woken + in_kernel(word, libc::FUTEX_WAKE_BITSET, most - woken, none, bits)
+}
+
+/// As [`wake`], of those in the lot.
 ///
 /// A signal handler may have come in the middle of the lot. Then it is done a moment later and the
 /// number is not known; who is woken for nothing finds that out, as with the kernel's.
-fn wake(word: *const AtomicU32, most: u32, bits: u32) -> u32 {
+fn wake_in_lot(word: *const AtomicU32, most: u32, bits: u32) -> u32 {
     if !raw::is_pinned() {
         return raw::futex_wake(word, most, bits);
     }
@@ -85,6 +190,23 @@ fn wake_so_many(address: usize, times: u32) {
 
 fn wake_all(address: usize, _times: u32) {
     wake_so_many(address, u32::MAX);
+}
+
+/// Wakes and moves of those in the lot; how many. `None`: the word is not as expected.
+fn requeue_in_lot(
+    from: *const AtomicU32,
+    expected: Option<u32>,
+    to: *const AtomicU32,
+    wake: u32,
+    most: u32,
+) -> Option<u32> {
+    if raw::is_pinned() {
+        // They find their word as it is, and wait for it or for the other.
+        return Some(wake_in_lot(from, u32::MAX, raw::ANY));
+    }
+    // SAFETY: the caller's word.
+    let done = unsafe { raw::futex_requeue(from, expected, to, wake, most) }?;
+    Some(done.woken + done.moved)
 }
 
 /// What the kernel returns of a wait that has ended so.
@@ -172,15 +294,17 @@ impl Call {
         if wake < 0 || most < 0 {
             return Err(libc::EINVAL);
         }
-        if raw::is_pinned() {
-            // They find their word as it is, and wait for it or for the other.
-            return Ok(c_long::from(self::wake(from, u32::MAX, raw::ANY)));
+        let (wake, most) = (wake as u32, most as u32);
+        let Some(found) = requeue_in_lot(from, expected, to, wake, most) else {
+            return Err(libc::EAGAIN);
+        };
+        let (left, operation) = (wake.saturating_sub(found), libc::FUTEX_REQUEUE);
+        let moved = found.saturating_sub(wake);
+        if moved >= most || !are_in_kernel() {
+            return Ok(c_long::from(found));
         }
-        // SAFETY: the caller's word.
-        match unsafe { raw::futex_requeue(from, expected, to, wake as u32, most as u32) } {
-            None => Err(libc::EAGAIN),
-            Some(done) => Ok(c_long::from(done.woken) + c_long::from(done.moved)),
-        }
+        let others = in_kernel(from, operation, left, (most - moved, to), 0);
+        Ok(c_long::from(found) + c_long::from(others))
     }
 
     /// `FUTEX_WAKE_OP`: changes the second word, wakes waiters for the first, and if the second had

@@ -1,7 +1,7 @@
 //! `syscall`: what the program asks of the kernel by number.
 //!
 //! Taken are the calls that would tell of the worker instead of the thread, change it, or hold it:
-//! futex on a word of this process, for all threads; what takes or tells a full thread's number;
+//! futex on a word of this process, for all threads, in all of its calls; what takes or tells a full thread's number;
 //! its CPU time, the yield, its mask, its alternate stack, its end, and what is in `scheduling.rs`
 //! and `kept.rs`, for full threads. All else goes to the kernel; what may sleep there so that the
 //! signals of a full thread end it.
@@ -52,6 +52,13 @@ pub unsafe extern "C-unwind" fn heddle_user_syscall(
             Some(me) => end::end_by_number(me),
             None => None,
         },
+        futex::WAITV | futex::WAIT => {
+            return futex::waiting_in_kernel(|| of_thread(number, [a, b, c, d, e, f]));
+        }
+        futex::WAKE | futex::REQUEUE => {
+            let arguments = [a, b, c, d, e, f];
+            return futex::woken_in_kernel(number, arguments, real(number, arguments));
+        }
         _ => return of_thread(number, [a, b, c, d, e, f]),
     };
     match taken {
@@ -75,8 +82,12 @@ enum After {
 
 /// Whether a call may sleep for long, and end when a signal comes. Not those that change the mask
 /// meanwhile: that would be the worker's.
-fn waits(number: c_long) -> Option<After> {
+fn waits(number: c_long, arguments: [usize; 6]) -> Option<After> {
+    // The kernel goes on with those that have no timeout.
+    let unless = |timeout| if timeout == 0 { After::GoesOn } else { After::Fails };
     match number {
+        futex::WAITV => Some(unless(arguments[3])),
+        futex::WAIT => Some(unless(arguments[4])),
         libc::SYS_read
         | libc::SYS_write
         | libc::SYS_readv
@@ -168,7 +179,7 @@ fn of_thread(number: c_long, arguments: [usize; 6]) -> c_long {
                     return result;
                 }
                 let arguments = identity::of_processes(number, arguments).unwrap_or(arguments);
-                return match (waits(number), crate::me()) {
+                return match (waits(number, arguments), crate::me()) {
                     (Some(after), Some(_)) => waiting(number, arguments, after),
                     _ => real(number, arguments),
                 };
