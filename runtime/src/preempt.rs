@@ -34,10 +34,10 @@
 //! the call, which has failed with EINTR, and answers by itself. A canceller calls the thread, too;
 //! who takes that call may not look for a cancellation, so both are looked for. A call of a guarded
 //! text in which a thread may sleep for long is made so that the thread answers in its middle
-//! ([`full::answering`]); it is not preempted there. So it does where the C library itself reads or
-//! writes, as in stdio: natively handlers run there, too. The call fails with EINTR if a handler
-//! wants that, or the thread is cancelled: who has made it ends the thread, or its next point of
-//! cancellation does.
+//! ([`full::answering`]); it is not preempted there. So it does where the C library itself reads,
+//! writes or opens, as in stdio: natively handlers run there, too. The call fails with EINTR if a
+//! handler wants that, or the thread is cancelled: who has made it ends the thread, or its next
+//! point of cancellation does.
 //!
 //! The signal is SIGURG. Its default is to be ignored, so one that comes when no handler is there,
 //! or not any more, harms nobody; programs that use it expect it without a reason; the C library
@@ -313,8 +313,8 @@ fn outside_of_text(interrupted: &Interrupted) -> Option<&'static Control> {
     (may && !interrupted.blocks_faults()).then_some(me)
 }
 
-/// The thread that was interrupted, if it is called or cancelled and the C library reads or writes
-/// for it, as in stdio; and the end of that call. It holds none of what is guarded there.
+/// The thread that was interrupted, if it is called or cancelled and the C library reads, writes or
+/// opens for it, as in stdio; and the end of that call. It holds none of what is guarded there.
 fn transfers(interrupted: &Interrupted) -> Option<(&'static Control, usize)> {
     let me = outside_of_text(interrupted).filter(|me| sched::is_cancellable(me))?;
     if !is_in_c_library(interrupted) {

@@ -139,19 +139,21 @@ impl Interrupted {
         number == libc::SYS_futex && waits
     }
 
-    /// As [`Interrupted::waits_for_futex`], but only in a call that reads or writes, not about to
-    /// make it: its end, else 0. Only x86-64 tells.
+    /// As [`Interrupted::waits_for_futex`], but only in a call that reads, writes or opens, not
+    /// about to make it: its end, else 0. Only x86-64 tells.
     ///
     /// # Safety
     /// 1. As there.
     pub unsafe fn end_of_transfer(&self) -> usize {
         #[cfg(target_arch = "x86_64")]
         {
-            let transfers = [libc::SYS_read, libc::SYS_write, libc::SYS_readv, libc::SYS_writev];
+            let moves = [libc::SYS_read, libc::SYS_write, libc::SYS_readv, libc::SYS_writev];
+            let opens = [libc::SYS_openat, libc::SYS_open];
             // SAFETY: what `of` was given; the handler has not returned yet.
             let machine = unsafe { &(*self.context.cast::<libc::ucontext_t>()).uc_mcontext };
             // SAFETY: by 1.
-            let is_next = unsafe { self.next_call() }.is_some_and(|it| transfers.contains(&it.0));
+            let is_next = unsafe { self.next_call() }
+                .is_some_and(|it| moves.contains(&it.0) || opens.contains(&it.0));
             // The instruction, of two bytes, leaves the address of the next one in rcx.
             let end = self.ip + 2;
             if is_next && machine.gregs[libc::REG_RCX as usize] as usize == end {

@@ -6,11 +6,13 @@
 //! thread is ended from there by a forced unwind, as natively: the functions of stdio are made to
 //! let the stream's lock go then.
 //!
+//! Files are opened in no table; the functions that do so are taken over.
+//!
 //! Invariant: a table is changed only where it has those two functions side by side, and its pages
 //! are as they were after that. A C library that is made otherwise is left as it is: there a
 //! cancellation makes stdio's call fail with EINTR, and ends the thread at its next point.
 
-use core::ffi::{c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::offset_of;
 use core::ops::Range;
 use core::ptr;
@@ -18,10 +20,11 @@ use core::slice;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 
-use libc::{dl_phdr_info, ssize_t};
+use libc::{FILE, dl_phdr_info, ssize_t};
 
 use crate::errno;
 use crate::threads::cancel;
+use crate::threads::signals;
 
 /// What glibc's `FILE` has for everybody: the rest is only passed on.
 #[repr(C)]
@@ -92,6 +95,82 @@ unsafe extern "C-unwind" fn write(
         }
         result
     }
+}
+
+/// As far the C library looks for letters in how a file is to be opened.
+const LETTERS: usize = 7;
+
+/// Makes a full thread's call that opens a file as `mode` says. A pipe with a name waits for its
+/// other end, and ends with EINTR where the thread is cancelled (`preempt.rs` of the runtime).
+///
+/// # Safety
+/// 1. `mode` is a text.
+unsafe fn opened(mode: *const c_char, open: impl FnOnce() -> *mut FILE) -> *mut FILE {
+    // SAFETY: by 1.
+    let letters = unsafe { CStr::from_ptr(mode) }.to_bytes();
+    // So it sets `NO_POINT`.
+    let is_point = !letters.iter().take(LETTERS).skip(1).any(|letter| *letter == b'c');
+    if !is_point {
+        let was_enabled = cancel::hold_back();
+        let stream = open();
+        cancel::put_back(was_enabled);
+        return stream;
+    }
+    if cancel::check() {
+        cancel::act();
+    }
+    let stream = open();
+    if stream.is_null() && errno::get() == libc::EINTR && cancel::check() {
+        cancel::act();
+    }
+    signals::answer_if_called();
+    stream
+}
+
+/// # Safety
+/// As the C library's function.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn heddle_user_fopen(
+    path: *const c_char,
+    mode: *const c_char,
+) -> *mut FILE {
+    // SAFETY: the caller's texts.
+    unsafe { opened(mode, || libc::fopen(path, mode)) }
+}
+
+/// # Safety
+/// As the C library's function.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn heddle_user_fopen64(
+    path: *const c_char,
+    mode: *const c_char,
+) -> *mut FILE {
+    // SAFETY: the caller's texts.
+    unsafe { opened(mode, || libc::fopen(path, mode)) }
+}
+
+/// # Safety
+/// As the C library's function.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn heddle_user_freopen(
+    path: *const c_char,
+    mode: *const c_char,
+    stream: *mut FILE,
+) -> *mut FILE {
+    // SAFETY: the caller's texts and stream.
+    unsafe { opened(mode, || libc::freopen(path, mode, stream)) }
+}
+
+/// # Safety
+/// As the C library's function.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn heddle_user_freopen64(
+    path: *const c_char,
+    mode: *const c_char,
+    stream: *mut FILE,
+) -> *mut FILE {
+    // SAFETY: the caller's texts and stream.
+    unsafe { opened(mode, || libc::freopen(path, mode, stream)) }
 }
 
 /// Changes the tables in what an object has for constants, if it is the one that has the first.
