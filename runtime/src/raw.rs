@@ -349,8 +349,7 @@ pub use crate::sys::signals::keep_alternate_stack;
 /// whose allocator may wait in the runtime: std's way allocates. Once, before the first wait.
 pub use crate::sched::arrange_end;
 
-/// The calling kernel thread ends, or takes up a new control block if it waits again.
-pub use crate::sched::end_kernel_thread;
+pub use crate::sched::{cancel_kernel_thread, control_block, end_kernel_thread, has_request};
 
 /// Whether there may be full threads: from shortly before the first one is made.
 pub use crate::full::exist as full_threads_exist;

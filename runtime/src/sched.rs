@@ -128,7 +128,8 @@ pub fn arrange_end(arrange: fn()) {
     let _ = ARRANGE_END.set(arrange);
 }
 
-/// Gives up the control block of the calling kernel thread, if it has one.
+/// Gives up the control block of the calling kernel thread, if it has one: it ends, or takes up a
+/// new one if it waits again.
 pub fn end_kernel_thread() {
     if let Some(control) = KERNEL.get() {
         // Here, for they need not be Send; and while their destructors can still ask who they
@@ -394,6 +395,26 @@ pub(crate) fn cancel(thread: &'static Control) {
     thread.references.fetch_add(1, Relaxed);
     worker.requests.push(thread);
     worker.notify();
+}
+
+/// Whether a cancellation is pending for the caller and not disabled. The caller is about to wait:
+/// it has a control block after that, but where there is no memory for one.
+pub fn has_request() -> bool {
+    try_current().is_ok_and(is_cancelled)
+}
+
+/// Where the calling kernel thread has its control block, for [`cancel_kernel_thread`].
+pub fn control_block() -> *mut () {
+    try_current().map_or(ptr::null_mut(), |it| ptr::from_ref(it).cast_mut().cast())
+}
+
+/// Ends the wait of a kernel thread that may be cancelled, and all later ones.
+///
+/// # Safety
+/// 1. It has this block ([`control_block`]) until the call returns.
+pub unsafe fn cancel_kernel_thread(block: *mut ()) {
+    // SAFETY: by 1; blocks stay where they are.
+    cancel(unsafe { &*block.cast::<Control>() });
 }
 
 /// The priority of `thread` was raised: if it is ready, it may be in the wrong queue.

@@ -19,7 +19,7 @@
 	.section .tbss, "awT", @nobits
 	.balign 16
 own_words:
-	.zero 32
+	.zero 48
 
 	.text
 	.globl heddle_user_own_words

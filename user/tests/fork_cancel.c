@@ -101,6 +101,25 @@ static void waits_for_semaphore(void)
 	sem_wait(&semaphore);
 }
 
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
+
+static void unlock(void *arg)
+{
+	CHECK_EQ(pthread_mutex_unlock(arg), 0);
+}
+
+static void waits_for_condition(void)
+{
+	CHECK_EQ(pthread_mutex_lock(&mutex), 0);
+	start_thread(cancels_and_joins, NULL);
+	pthread_cleanup_push(unlock, &mutex);
+	set_value(&ready, 1);
+	for (;;)
+		pthread_cond_wait(&cond, &mutex);
+	pthread_cleanup_pop(0);
+}
+
 static void waits_for_file(void)
 {
 	char line[8];
@@ -125,7 +144,8 @@ static void computes(void)
 
 static void (*const bodies[])(void) = {
 	cancels_itself, cancels_itself_in_block, sleeps,   reads,
-	polls,		waits_for_semaphore,	 waits_for_file, computes,
+	polls,		waits_for_semaphore, waits_for_condition, waits_for_file,
+	computes,
 };
 
 static void await_child(pid_t child, int end)

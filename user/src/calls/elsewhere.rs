@@ -80,7 +80,8 @@ made_elsewhere! {
 /// As [`made_elsewhere`] for those, by two functions, of which the second one takes `always` as
 /// [`interruptible`] does.
 macro_rules! interrupted_elsewhere {
-    ($made:ident $way:ident $always:literal $($real:ident: $($name:ident),+ => $arguments:tt -> $result:ty;)+) => {
+    ($made:ident $way:ident $always:literal
+        $($real:ident: $($name:ident),+ => $arguments:tt -> $result:ty;)+) => {
         $($(
             interrupted_elsewhere! { @one $made $way $always $real $name $arguments $result }
         )+)+

@@ -122,15 +122,16 @@ impl Cond {
 /// # Safety
 /// As the exported functions.
 unsafe fn wait(cond: &Cond, mutex: *mut pthread_mutex_t, until: Moment) -> c_int {
-    cancel::test();
-    let is_cancellable = crate::me().is_some();
+    let is_cancellable = cancel::before_wait();
     // SAFETY: passed on.
     let ended = errno::kept(|| unsafe { cond.wait(mutex, until, is_cancellable) });
     match ended {
         Ok(Ended::TimedOut) => libc::ETIMEDOUT,
-        Ok(Ended::Cancelled) if cancel::check() => cancel::act(),
-        // A handler ran, and the wait returns without a reason.
-        Ok(Ended::Cancelled) => 0,
+        Ok(Ended::Cancelled) => {
+            cancel::test();
+            // A handler ran, and the wait returns without a reason.
+            0
+        }
         Ok(Ended::Woken | Ended::Changed) => 0,
         Err(error) => error,
     }

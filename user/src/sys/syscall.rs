@@ -1,10 +1,10 @@
 //! `syscall`: what the program asks of the kernel by number.
 //!
 //! Taken are the calls that would tell of the worker instead of the thread, change it, or hold it:
-//! futex on a word of this process, for all threads, in all of its calls; what takes or tells a full thread's number;
-//! its CPU time, the yield, its mask, its alternate stack, its end, and what is in `scheduling.rs`
-//! and `kept.rs`, for full threads. All else goes to the kernel; what may sleep there so that the
-//! signals of a full thread end it.
+//! futex on a word of this process, for all threads, in all of its calls; what takes or tells a
+//! full thread's number; its CPU time, the yield, its mask, its alternate stack, its end, and what
+//! is in `scheduling.rs` and `kept.rs`, for full threads. All else goes to the kernel; what may
+//! sleep there so that the signals of a full thread end it.
 //!
 //! # Safety
 //! For the exported function: as the C library's function of the same name.

@@ -11,11 +11,12 @@
 use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::Ordering::SeqCst;
+use core::sync::atomic::fence;
 
 use heddle::raw;
 use libc::pthread_t;
 
-use super::{Pthread, cleanup, end, find, fork, running, this};
+use super::{Pthread, cleanup, end, find, fork, kernel, running, this};
 use crate::real;
 
 const ENABLE: c_int = 0;
@@ -37,6 +38,22 @@ pub fn test() {
         // SAFETY: as above for the C library's own.
         unsafe { real::pthread_testcancel() };
     }
+}
+
+/// As [`test`], before a wait in the lot: whether a request is to end that.
+///
+/// Of a kernel thread one is noted in its control block, too, and stays there: where the thread
+/// does not want to hear of it none ends its waits.
+pub fn before_wait() -> bool {
+    if crate::me().is_some() {
+        test();
+        return true;
+    }
+    let is_asked = raw::has_request();
+    // ORDER: SeqCst: the block before the look for a request; pairs with `kernel::cancel_wait`.
+    fence(SeqCst);
+    test();
+    !is_asked
 }
 
 /// Whether the caller is a full thread with a request that is pending and enabled.
@@ -73,7 +90,13 @@ unsafe extern "C-unwind" fn heddle_user_pthread_cancel(thread: pthread_t) -> c_i
         // It lives as long as the process, for the C library.
         Some(target) if target.has_ended() => return 0,
         // SAFETY: as above.
-        _ => return unsafe { real::pthread_cancel(thread) },
+        _ => unsafe {
+            let result = real::pthread_cancel(thread);
+            if result == 0 {
+                kernel::cancel_wait(thread);
+            }
+            return result;
+        },
     };
     if ask(target) && check() && this().is_some_and(|me| ptr::eq(me, target)) {
         act();

@@ -74,6 +74,7 @@ extern "C" fn in_child() {
         tripwire::end(me.tripwire());
         own::stop_running();
         heddle::raw::leave_worker_after_fork();
+        kernel::show_block();
     }
 }
 

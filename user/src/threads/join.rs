@@ -33,7 +33,12 @@ unsafe extern "C-unwind" {
 
 /// # Safety
 /// As the exported functions.
-unsafe fn join(thread: pthread_t, result: *mut *mut c_void, until: Moment) -> c_int {
+unsafe fn join(
+    thread: pthread_t,
+    result: *mut *mut c_void,
+    until: Moment,
+    mut is_cancellable: bool,
+) -> c_int {
     // SAFETY: the caller has found it.
     let Some(target) = (unsafe { find(thread) }) else { return libc::ESRCH };
     raw::prefetch_slot(target.slot.load(Relaxed));
@@ -53,20 +58,25 @@ unsafe fn join(thread: pthread_t, result: *mut *mut c_void, until: Moment) -> c_
         target.joined_by.store(0, Relaxed);
         return libc::EDEADLK;
     }
-    let ended = errno::kept(|| wait_for(target, until));
-    match ended {
-        Ended::TimedOut => {
-            target.joined_by.store(0, Relaxed);
-            libc::ETIMEDOUT
-        }
-        Ended::Cancelled => {
-            target.joined_by.store(0, Relaxed);
-            cancel::act()
-        }
-        Ended::Woken | Ended::Changed => {
-            // SAFETY: passed on; it has ended.
-            unsafe { take(target, result) };
-            0
+    loop {
+        match errno::kept(|| wait_for(target, until, is_cancellable)) {
+            Ended::TimedOut => {
+                target.joined_by.store(0, Relaxed);
+                return libc::ETIMEDOUT;
+            }
+            Ended::Cancelled => {
+                target.joined_by.store(0, Relaxed);
+                cancel::test();
+                // A kernel thread that does not want to hear of it.
+                is_cancellable = false;
+                // ORDER: as above.
+                target.joined_by.store(me, SeqCst);
+            }
+            Ended::Woken | Ended::Changed => {
+                // SAFETY: passed on; it has ended.
+                unsafe { take(target, result) };
+                return 0;
+            }
         }
     }
 }
@@ -80,9 +90,8 @@ fn waits_for_me(target: usize, me: usize) -> bool {
     by == target
 }
 
-fn wait_for(target: &Pthread, until: Moment) -> Ended {
-    let is_cancellable = crate::me().is_some();
-    if !is_cancellable && !target.has_ended() {
+fn wait_for(target: &Pthread, until: Moment, is_cancellable: bool) -> Ended {
+    if crate::me().is_none() && !target.has_ended() {
         // A kernel thread that sleeps and is woken costs two switches of the kernel: where there is
         // one processor, this lets the worker run first.
         errno::kept(heddle::thread::yield_now);
@@ -97,7 +106,8 @@ fn wait_while(word: &AtomicU32, value: u32, until: Moment, manner: Manner) -> En
     while word.load(SeqCst) == value {
         // SAFETY: it stays until the thread is joined, which is what the caller does.
         let ended = unsafe { raw::futex_wait(word, value, until, manner) };
-        if ended == Ended::Cancelled && signals::interrupted() != Then::End {
+        let is_full = crate::me().is_some();
+        if ended == Ended::Cancelled && is_full && signals::interrupted() != Then::End {
             continue;
         }
         // ORDER: as above.
@@ -201,11 +211,11 @@ pub unsafe extern "C-unwind" fn heddle_user_pthread_join(
     result: *mut *mut c_void,
 ) -> c_int {
     raw::prefetch_described(core::ptr::with_exposed_provenance_mut(thread as usize));
-    cancel::test();
+    let is_cancellable = cancel::before_wait();
     // SAFETY: the caller's thread.
     match unsafe { find(thread) } {
         // SAFETY: as above.
-        Some(_) => unsafe { join(thread, result, Moment::Never) },
+        Some(_) => unsafe { join(thread, result, Moment::Never, is_cancellable) },
         // SAFETY: as above.
         None if kernel::is_main(thread) => unsafe { join_main(thread, result, Moment::Never) },
         // SAFETY: as above.
@@ -238,7 +248,7 @@ unsafe extern "C-unwind" fn heddle_user_pthread_tryjoin_np(
     // ORDER: Acquire pairs with the Release in `end.rs`.
     match target.state.load(Acquire) {
         // SAFETY: as above.
-        ENDED => unsafe { join(thread, result, Moment::Never) },
+        ENDED => unsafe { join(thread, result, Moment::Never, false) },
         DETACHED => libc::EINVAL,
         _ => libc::EBUSY,
     }
@@ -261,7 +271,7 @@ unsafe extern "C-unwind" fn heddle_user_pthread_clockjoin_np(
     clock: clockid_t,
     at: *const timespec,
 ) -> c_int {
-    cancel::test();
+    let is_cancellable = cancel::before_wait();
     // SAFETY: the caller's thread and moment.
     unsafe {
         let is_full = find(thread).is_some();
@@ -274,7 +284,7 @@ unsafe extern "C-unwind" fn heddle_user_pthread_clockjoin_np(
             Some(at) => clock::moment(clock, at),
         };
         match until {
-            Ok(until) if is_full => join(thread, result, until),
+            Ok(until) if is_full => join(thread, result, until, is_cancellable),
             Ok(until) if is_main => join_main(thread, result, until),
             Ok(until) => join_kernel(thread, result, until, || {
                 pthread_clockjoin_np(thread, result, clock, at)

@@ -14,8 +14,8 @@
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
-use core::sync::atomic::Ordering::{Relaxed, Release};
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, fence};
 
 use heddle::raw;
 use libc::{pthread_attr_t, pthread_t};
@@ -94,6 +94,55 @@ fn arrange() {
     if key < KEYS_INSIDE {
         // SAFETY: the key exists; the value is not followed.
         unsafe { libc::pthread_setspecific(key, ptr::without_provenance(1)) };
+        show_block();
+    }
+}
+
+/// Says where the calling thread has its control block, for [`cancel_wait`].
+pub fn show_block() {
+    // ORDER: SeqCst, with the fence in `cancel::before_wait`: the block before the look for a
+    // request.
+    own::block().store(raw::control_block(), SeqCst);
+}
+
+/// In a block's address: somebody is about to cancel its thread, which does not give it up.
+const USED: usize = 1;
+
+/// A kernel thread was cancelled by the C library: ends the wait in the lot that it is in, or the
+/// next one.
+///
+/// # Safety
+/// 1. `thread` names a thread that exists, as POSIX asks for.
+pub unsafe fn cancel_wait(thread: pthread_t) {
+    // ORDER: SeqCst: the request before the look for the block; pairs with `cancel::before_wait`.
+    fence(SeqCst);
+    // SAFETY: by 1 that thread's words.
+    let place = unsafe { &(*own::words_of(thread)).block };
+    let _pin = raw::pin();
+    let block = place.load(SeqCst);
+    // Whoever uses it cancels the same thread.
+    if block.is_null() || block.addr() & USED != 0 {
+        return;
+    }
+    let used = block.map_addr(|address| address | USED);
+    // ORDER: Acquire, Release: the thread keeps the block in between.
+    if place.compare_exchange(block, used, Acquire, Relaxed).is_ok() {
+        // SAFETY: it is the thread's, see `hide_block`.
+        unsafe { raw::cancel_kernel_thread(block) };
+        place.store(block, Release);
+    }
+}
+
+/// The calling thread is about to give its control block up.
+fn hide_block() {
+    let place = own::block();
+    loop {
+        let block = place.load(Relaxed).map_addr(|address| address & !USED);
+        // ORDER: Acquire pairs with the Release in `cancel_wait`.
+        if place.compare_exchange(block, ptr::null_mut(), Acquire, Relaxed).is_ok() {
+            return;
+        }
+        rustix::thread::sched_yield();
     }
 }
 
@@ -103,6 +152,7 @@ fn arrange() {
 /// # Safety
 /// 1. The calling thread ends.
 unsafe extern "C" fn at_end(_value: *mut c_void) {
+    hide_block();
     raw::end_kernel_thread();
 }
 

@@ -5,7 +5,7 @@
 
 use core::ffi::c_void;
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32};
 
 use libc::pthread_t;
 
@@ -27,7 +27,13 @@ pub struct Own {
     in_vain: AtomicU8,
     /// Of a kernel thread that counts among the program's (`kernel.rs`): [`LIVES`], then [`ENDS`].
     pub end: AtomicU32,
+    /// Of a kernel thread: its control block, for who cancels it (`kernel.rs`); null without one.
+    pub block: AtomicPtr<()>,
 }
+
+/// As arch/ has it.
+const BYTES: usize = 48;
+const _: () = assert!(size_of::<Own>() <= BYTES);
 
 /// `end`: it has begun.
 pub const LIVES: u32 = 1;
@@ -96,6 +102,12 @@ pub fn end() -> &'static AtomicU32 {
     unsafe { &(*words()).end }
 }
 
+/// See [`Own`].
+pub fn block() -> &'static AtomicPtr<()> {
+    // SAFETY: the calling thread's own words, which live as long as it.
+    unsafe { &(*words()).block }
+}
+
 /// Whether the caller is a full thread on a worker.
 #[inline(always)]
 pub fn is_running() -> bool {
@@ -110,8 +122,9 @@ pub fn is_running() -> bool {
 pub unsafe fn set(words: *mut Own, thread: *const Pthread, kind: u32) {
     let (is_told, in_vain) = (AtomicBool::new(false), AtomicU8::new(0));
     let (kind, end) = (AtomicU32::new(kind), AtomicU32::new(0));
+    let block = AtomicPtr::new(ptr::null_mut());
     // SAFETY: by 1.
-    unsafe { words.write(Own { running: thread, thread, kind, is_told, in_vain, end }) };
+    unsafe { words.write(Own { running: thread, thread, kind, is_told, in_vain, end, block }) };
 }
 
 /// The caller has ended but for the switch away from it, or does not run on a worker any more for
