@@ -136,11 +136,9 @@ What differs with --threads user:
   while it waits for a disk, but after that. Nor does a cancellation end that wait, nor the look-up
   of a name but by getaddrinfo; where the C library writes past its streams, as dprintf may, it
   makes that fail with EINTR and ends the thread at its next point of cancellation. A look-up is
-  made as /etc/resolv.conf says, not the thread's _res. semop, flock and sendfile can be cancelled,
-  fopen of a FIFO takes no handler. In a child that a thread has forked nothing is cancelled. Who
-  waits by futex_waitv is not woken by FUTEX_WAKE. A handler is told the registers of its own call.
-  SIGPROF and SIGVTALRM of a timer come to the thread that computes, and tell where it was; in the
-  C library they wait until it has left that, and those that come meanwhile are one. A signal for
+  made as /etc/resolv.conf says, not the thread's _res. A handler is told the registers of its own
+  call. SIGPROF and SIGVTALRM of a timer come to the thread that computes, and tell where it was; in
+  the C library they wait until it has left that, and those that come meanwhile are one. A signal for
   the process that none of the program's kernel threads lets through is handled by a thread that
   does, up to some ms later; up to a second where the main thread had let it through in a handler
   alone.
