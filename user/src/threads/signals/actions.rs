@@ -120,6 +120,16 @@ fn our_handler(signal: c_int) -> usize {
     if is_let_through(signal) { arrived as *const () as usize } else { entry as *const () as usize }
 }
 
+/// What our handler for this signal blocks while it runs. Of what somebody sends without end the
+/// next one waits, or they would pile up on the stack; and so does the preemption signal, by which
+/// another thread would go on with that mask. Handlers of faults have nothing blocked.
+fn blocked_by_ours(signal: c_int) -> u64 {
+    match is_let_through(signal) {
+        true => LET_THROUGH.into_iter().map(bit).sum::<u64>() | bit(raw::PREEMPTION_SIGNAL),
+        false => 0,
+    }
+}
+
 fn kernels(signal: c_int) -> Option<sigaction> {
     // SAFETY: all zero bytes are a valid action, which the call overwrites.
     unsafe {
@@ -158,7 +168,7 @@ fn in_kernel(signal: c_int, action: &sigaction) -> sigaction {
         ours.sa_sigaction = our_handler(signal);
         let kept_flags = libc::SA_ONSTACK | libc::SA_RESTART;
         ours.sa_flags = action.sa_flags & kept_flags | libc::SA_SIGINFO | libc::SA_NODEFER;
-        ours.sa_mask = mask::set_of(0);
+        ours.sa_mask = mask::set_of(blocked_by_ours(signal));
     }
     if looks {
         ours.sa_flags |= libc::SA_ONSTACK;

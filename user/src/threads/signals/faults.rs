@@ -22,6 +22,7 @@ use libc::{sigaction, siginfo_t, ucontext_t};
 
 use super::actions::{Kept, is_plain, kept, reset};
 use super::alternate::call_here;
+use super::raised::is_let_through;
 use super::{bit, deliver, failure, handled_with};
 use crate::calls::mask;
 use crate::errno;
@@ -254,10 +255,6 @@ pub fn handle_before(
     {
         return false;
     }
-    // The thread may wait in the handler, and the worker run others.
-    let preemption = mask::set_of(bit(raw::PREEMPTION_SIGNAL));
-    // SAFETY: a valid set. The frame below has it blocked, for the other handler.
-    unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &preemption, ptr::null_mut()) };
     run(signal, info, first);
     // SAFETY: the kernel passed it.
     unsafe { raw::keep_alternate_stack(context) };
@@ -272,6 +269,10 @@ extern "C-unwind" fn run(signal: c_int, info: *mut siginfo_t, context: *mut c_vo
         reset(signal, &action);
     }
     let workers = *blocked_in(context);
+    if is_let_through(signal) {
+        // The thread may wait in the handler, and the worker run others.
+        mask::take_on(workers);
+    }
     user(context).uc_stack = me.signals.alternate().told_at(stack_pointer(context));
     handled_with(me, &action, signal, |before| {
         *blocked_in(context) = before;
@@ -323,9 +324,8 @@ extern "C-unwind" fn run_of_kernel_thread(
         reset(signal, &action);
     }
     let own = if action.sa_flags & libc::SA_NODEFER == 0 { bit(signal) } else { 0 };
-    let blocked = mask::set_of(mask::bits(&action.sa_mask) | own);
-    // SAFETY: a valid set. The frame has the mask of before.
-    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &blocked, ptr::null_mut()) };
+    // Of what ours blocks nothing else stays: the frame has the mask of before.
+    mask::take_on(*blocked_in(context) | mask::bits(&action.sa_mask) | own);
     // SAFETY: the program's handler, as the kernel calls it.
     unsafe { call_here(&action, info, context) };
 }
