@@ -112,6 +112,11 @@ fn own() -> Option<&'static Place> {
     OWN.get().or_else(|| kernel::is_main(unsafe { libc::pthread_self() }).then_some(&MAIN))
 }
 
+/// Whether the calling thread is a kernel thread of the program's that has begun.
+pub fn is_known() -> bool {
+    own().is_some()
+}
+
 fn new_place(tid: c_int) -> &'static Place {
     let place = Box::leak(Box::new(Place::new(tid, u64::MAX)));
     let mut second = MAIN.next.load(Relaxed);

@@ -22,10 +22,10 @@ use core::sync::atomic::Ordering::Relaxed;
 use heddle::raw;
 use libc::{siginfo_t, ucontext_t};
 
-use super::actions::kept;
+use super::actions::{is_in_vfork, kept};
 use super::faults::entry;
 use super::timed::{TIMED, handled_here};
-use super::{add, bit, call, info_of, kernels, process};
+use super::{SI_TKILL, add, bit, call, info_of, kernels, process};
 use crate::errno;
 use crate::sys::{probed, signals};
 use crate::threads::{Pthread, own, this};
@@ -64,10 +64,19 @@ pub extern "C-unwind" fn arrived(signal: c_int, info: *mut siginfo_t, context: *
         }
         Some(me) if !is_blocked && !is_default && handled_here(me, signal, info, context) => {}
         Some(me) if is_blocked || !is_default => errno::kept(|| pass_on(me, told)),
-        // No write of a thread's; one that is about to leave its stack makes none.
-        None if raw::is_on_worker() => errno::kept(|| process::stray(told)),
+        None if is_nobodys(told, context) => errno::kept(|| process::stray(told)),
         _ => entry(signal, info, context),
     }
+}
+
+/// Whether one that came to a kernel thread which runs no full thread is not for that: it is a
+/// worker, is about to be one or was, or will be a thread of the program's, which has the worker's
+/// mask still. No write of a thread's: one that is about to leave its stack makes none. The child
+/// of a vfork is a process of its own.
+fn is_nobodys(info: &siginfo_t, context: *mut c_void) -> bool {
+    let is_unknown =
+        || !kernels::is_known() && info.si_code != SI_TKILL && !is_of_write(info, context);
+    !is_in_vfork() && (raw::is_on_worker() || is_unknown())
 }
 
 /// Whether a write has raised it.

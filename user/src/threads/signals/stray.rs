@@ -1,6 +1,7 @@
 //! Signals that were sent to the process and that the kernel gave to a worker: SIGPIPE and SIGXFSZ,
 //! which workers let through for those that a write raises (`raised.rs`), SIGPROF and SIGVTALRM,
-//! for the thread that computes (`timed.rs`).
+//! for the thread that computes (`timed.rs`). Or to a kernel thread that a full thread has just
+//! made, which begins with the worker's mask.
 //!
 //! The kernel has them no more, so they are pending here, one of each, until a thread that lets
 //! them through takes them, or one that waits for them: a full thread as what the kernel has
