@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * What all threads block is pending while one of them starts others, and children by vfork.
+ * The child of a vfork has a mask and pending signals of its own: what it unblocks, and is sent,
+ * is not its parent's. And what all threads block is pending while one of them starts others.
  */
 #define _GNU_SOURCE
 #include "check.h"
@@ -11,7 +12,14 @@
 enum { STARTED = 100 };
 
 static sigset_t both;
-static int stop;
+static int stop, ready;
+static volatile int handled;
+
+static void on_signal(int number)
+{
+	(void)number;
+	handled++;
+}
 
 static int is_pending(int number)
 {
@@ -32,6 +40,112 @@ static int status_of(pid_t child)
 	CHECK(child >= 0);
 	CHECK_EQ(waitpid(child, &status, 0), child);
 	return status;
+}
+
+/* By another process. */
+static void send(int number)
+{
+	pid_t process = getpid(), child = fork();
+	if (child == 0)
+		_exit(kill(process, number) != 0);
+	CHECK_EQ(status_of(child), 0);
+}
+
+/* A thread may be about to say that it has it. */
+static void take(int number)
+{
+	struct timespec minute = { 60, 0 }, at_once = { 0, 0 };
+	CHECK_EQ(sigtimedwait(&both, NULL, &minute), number);
+	CHECK_ERRNO(sigtimedwait(&both, NULL, &at_once), EAGAIN);
+}
+
+/* One is pending for the parent, and stays so. */
+static void *unblocks(void *arg)
+{
+	send(SIGPIPE);
+	await_pending(SIGPIPE);
+	pid_t child = vfork();
+	if (child == 0) {
+		if (is_pending(SIGPIPE))
+			_exit(1);
+		if (pthread_sigmask(SIG_UNBLOCK, &both, NULL) != 0)
+			_exit(2);
+		if (sigprocmask(SIG_BLOCK, &both, NULL) != 0)
+			_exit(3);
+		_exit(0);
+	}
+	CHECK_EQ(status_of(child), 0);
+	await_pending(SIGPIPE);
+	take(SIGPIPE);
+	return arg;
+}
+
+static void *waits(void *arg)
+{
+	int number;
+	add_value(&ready, 1);
+	CHECK_EQ(sigwait(&both, &number), 0);
+	CHECK_EQ(number, SIGPIPE);
+	return arg;
+}
+
+/* The parent takes none for all that. */
+static void unblocks_for_itself(void)
+{
+	pid_t child = vfork();
+	if (child == 0)
+		_exit(sigprocmask(SIG_UNBLOCK, &both, NULL) != 0);
+	CHECK_EQ(status_of(child), 0);
+	set_value(&ready, 0);
+	pthread_t thread = start_thread(waits, NULL);
+	await_value(&ready, 1);
+	send(SIGPIPE);
+	join_thread(thread);
+}
+
+static void write_where_nobody_reads(void)
+{
+	int ends[2];
+	if (pipe(ends) != 0 || close(ends[0]) != 0)
+		_exit(1);
+	if (write(ends[1], "lost", 4) != -1 || errno != EPIPE)
+		_exit(2);
+	close(ends[1]);
+}
+
+/* What it raises, and sends itself. */
+static void *raises(void *arg)
+{
+	pid_t child = vfork();
+	if (child == 0) {
+		sigprocmask(SIG_UNBLOCK, &both, NULL);
+		write_where_nobody_reads();
+		_exit(3);
+	}
+	int status = status_of(child);
+	CHECK(WIFSIGNALED(status));
+	CHECK_EQ(WTERMSIG(status), SIGPIPE);
+	CHECK(signal(SIGPIPE, on_signal) != SIG_ERR);
+	handled = 0;
+	child = vfork();
+	if (child == 0) {
+		sigprocmask(SIG_UNBLOCK, &both, NULL);
+		write_where_nobody_reads();
+		if (handled != 1)
+			_exit(3);
+		if (kill(getpid(), SIGPIPE) != 0 || handled != 2)
+			_exit(4);
+		if (sigprocmask(SIG_BLOCK, &both, NULL) != 0)
+			_exit(5);
+		if (kill(getpid(), SIGPIPE) != 0 || handled != 2)
+			_exit(6);
+		_exit(!is_pending(SIGPIPE));
+	}
+	CHECK_EQ(status_of(child), 0);
+	CHECK_EQ(handled, 2);
+	CHECK(!is_pending(SIGPIPE));
+	CHECK(signal(SIGPIPE, SIG_DFL) != SIG_ERR);
+	return arg;
 }
 
 static void *computes(void *arg)
@@ -88,6 +202,11 @@ int main(void)
 	sigaddset(&both, SIGPIPE);
 	sigaddset(&both, SIGXFSZ);
 	CHECK_EQ(pthread_sigmask(SIG_BLOCK, &both, NULL), 0);
+	join_thread(start_thread(unblocks, NULL));
+	unblocks(NULL);
+	unblocks_for_itself();
+	join_thread(start_thread(raises, NULL));
+	raises(NULL);
 	begins_blocked();
 	return 0;
 }

@@ -154,8 +154,12 @@ pub fn stray(info: &siginfo_t) {
     }
 }
 
-/// The calling kernel thread has this mask now.
+/// The calling kernel thread has this mask now. That of a child of `vfork`, which has its parent's
+/// memory, is nothing to the parent.
 pub fn masked(blocked: u64) {
+    if is_in_vfork() {
+        return;
+    }
     // Before the look at what is watched; pairs with `forget`.
     kernels::masked(blocked);
     watch(blocked);
@@ -397,7 +401,7 @@ fn call_one(signal: u64, from: &mut u32) -> bool {
 fn sent(to: pid_t, signal: c_int) {
     // SAFETY: no arguments.
     let is_own = to == 0 || to == -1 || to == unsafe { libc::getpid() };
-    if !is_own || !(1..super::SIGNALS).contains(&signal) {
+    if !is_own || !(1..super::SIGNALS).contains(&signal) || is_in_vfork() {
         return;
     }
     discard::sent(signal);
@@ -459,7 +463,7 @@ unsafe extern "C-unwind" fn heddle_user_sigpending(set: *mut sigset_t) -> c_int 
     // SAFETY: the caller's place.
     let failed = unsafe { libc::sigpending(set) };
     let of_full = crate::me().and_then(|_| this()).map(|me| me.signals.pending.set());
-    if failed == 0 && (of_full.is_some() || stray::pending() != 0) {
+    if failed == 0 && (of_full.is_some() || stray::pending() != 0) && !is_in_vfork() {
         // SAFETY: as above.
         let of_kernel = mask::bits(unsafe { &*set });
         // What is pending and not blocked is on its way to somebody.

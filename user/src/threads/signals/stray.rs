@@ -243,6 +243,10 @@ fn mark() -> c_int {
 
 /// As [`fetch`] of one that waits in `wait`.
 pub fn waiting<T>(signals: u64, wait: impl FnOnce() -> T) -> T {
+    if is_in_vfork() {
+        // What is here is the parent's.
+        return wait();
+    }
     kernels::wait_for(signals);
     fetch(signals);
     let result = wait();
