@@ -7,10 +7,11 @@
 //! it the full thread's. Or it is a kernel thread of the pool, which blocks it: there it is taken
 //! when the call is done ([`take`]), and sent to the thread that waits for the call.
 //!
-//! One that somebody sends to the process may come to a worker as well. Where the thread that runs
-//! there blocks it, it is the process's (`stray.rs`). What a write raises is told as if this
-//! process had sent it by `kill`, as a process may to its own group; but it comes right behind the
-//! system call that fails ([`is_of_write`]). Not known is that of a write which has written a part.
+//! One that somebody sends to the process may come to a worker as well. It is the process's
+//! (`stray.rs`) where the thread that runs there blocks it, and if that does not, until it is
+//! handled. What a write raises is told as if this process had sent it by `kill`, as a process may
+//! to its own group; but it comes right behind the system call that fails ([`is_of_write`]). Not
+//! known is that of a write which has written a part.
 //!
 //! Invariant: none stays pending at a kernel thread of this library's, where it would act later,
 //! for somebody else.
@@ -63,6 +64,9 @@ pub extern "C-unwind" fn arrived(signal: c_int, info: *mut siginfo_t, context: *
             errno::kept(|| process::stray(told))
         }
         Some(me) if !is_blocked && !is_default && handled_here(me, signal, info, context) => {}
+        Some(me) if !is_blocked && !is_default && is_of_process(told) => {
+            errno::kept(|| pass_on_of_process(me, told))
+        }
         Some(me) if is_blocked || !is_default => errno::kept(|| pass_on(me, told)),
         None if is_nobodys(told, context) => errno::kept(|| process::stray(told)),
         _ => entry(signal, info, context),
@@ -79,12 +83,21 @@ fn is_nobodys(info: &siginfo_t, context: *mut c_void) -> bool {
     !is_in_vfork() && (raw::is_on_worker() || is_unknown())
 }
 
+/// Whether it is one that a write raises, and no write has raised it.
+fn is_of_process(info: &siginfo_t) -> bool {
+    RAISED.iter().any(|&(raised, _)| raised == info.si_signo) && !may_be_of_write(info)
+}
+
+/// Whether it is told as what a write raises.
+fn may_be_of_write(info: &siginfo_t) -> bool {
+    // SAFETY: what is told of a sender; no arguments.
+    info.si_code == libc::SI_USER && unsafe { info.si_pid() == libc::getpid() }
+}
+
 /// Whether a write has raised it.
 fn is_of_write(info: &siginfo_t, context: *mut c_void) -> bool {
-    // SAFETY: what is told of a sender; no arguments.
-    let is_own = info.si_code == libc::SI_USER && unsafe { info.si_pid() == libc::getpid() };
     let error = RAISED.iter().find(|&&(raised, _)| raised == info.si_signo);
-    is_own && error.is_some_and(|&(_, error)| is_behind_failed(context, error))
+    may_be_of_write(info) && error.is_some_and(|&(_, error)| is_behind_failed(context, error))
 }
 
 /// Whether the kernel interrupted a thread there right behind a system call that fails so.
@@ -109,6 +122,14 @@ fn is_behind_failed(context: *mut c_void, error: c_int) -> bool {
 fn pass_on(me: &Pthread, info: &siginfo_t) {
     // Step 1 of the protocol.
     me.signals.pending.add(info);
+    raw::when_unpinned(call, me.slot.load(Relaxed) as usize);
+}
+
+/// One that was sent to the process, and that the thread lets through: it stays the process's until
+/// it is handled. Among the thread's own, what a write raises then would be the same one.
+fn pass_on_of_process(me: &Pthread, info: &siginfo_t) {
+    process::stray(info);
+    me.signals.look.store(true, Relaxed);
     raw::when_unpinned(call, me.slot.load(Relaxed) as usize);
 }
 
