@@ -10,6 +10,7 @@ use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 
 use heddle::raw::descriptor;
 use libc::{siginfo_t, timespec};
+use rustix::fs::{Mode, OFlags};
 
 use crate::errno;
 
@@ -21,6 +22,47 @@ const SET_BYTES: usize = size_of::<u64>();
 pub fn take(signals: u64) -> Option<siginfo_t> {
     let at_once = timespec { tv_sec: 0, tv_nsec: 0 };
     take_by(signals, &at_once)
+}
+
+/// As [`take`] of what is pending for the caller's kernel thread alone, and not for the process:
+/// the kernel gives the thread its own first, and nobody else takes that.
+pub fn take_own(signals: u64) -> Option<siginfo_t> {
+    let own = signals & pending_for_own();
+    if own == 0 { None } else { take(own) }
+}
+
+/// What is pending for the caller's kernel thread alone; everything, where the kernel does not
+/// tell. A signal handler may ask: nothing is allocated, and little of the stack is used.
+fn pending_for_own() -> u64 {
+    errno::kept(|| {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let file = rustix::fs::open(c"/proc/thread-self/status", flags, Mode::empty()).ok()?;
+        read_set(b"\nSigPnd:\t", |part| rustix::io::read(&file, part).ok())
+    })
+    .unwrap_or(u64::MAX)
+}
+
+/// The set that stands behind `label` in what `read` gives part by part.
+fn read_set(label: &[u8], mut read: impl FnMut(&mut [u8]) -> Option<usize>) -> Option<u64> {
+    let (mut part, mut matched, mut set, mut digits) = ([0_u8; 256], 0, 0, 0);
+    loop {
+        let bytes = read(&mut part).filter(|&bytes| bytes != 0)?;
+        for &byte in &part[..bytes] {
+            if matched < label.len() {
+                matched = if byte == label[matched] {
+                    matched + 1
+                } else {
+                    usize::from(byte == label[0])
+                };
+                continue;
+            }
+            set = set << 4 | u64::from(char::from(byte).to_digit(16)?);
+            digits += 1;
+            if digits == SET_BYTES * 2 {
+                return Some(set);
+            }
+        }
+    }
 }
 
 /// Waits for one of `signals`, which the calling kernel thread has blocked.

@@ -151,6 +151,7 @@ pub fn end() {
 pub fn in_child() {
     SENDERS.store(0, Relaxed);
     MAIN.waits.store(0, Relaxed);
+    MAIN.sent.store(0, Relaxed);
     OWN.set(None);
     for place in places().skip(1) {
         place.close();
@@ -219,7 +220,8 @@ pub fn take_back(signal: u64) -> Option<siginfo_t> {
         return None;
     }
     place.sent.fetch_and(!signal, Relaxed);
-    let mut info = signals::take(signal)?;
+    // Not what is the process's: it may have handled what was sent on to it.
+    let mut info = signals::take_own(signal)?;
     if restore(&mut info) {
         return Some(info);
     }
