@@ -145,5 +145,11 @@ pub fn raise(signal: c_int) {
 /// Takes from the calling kernel thread, which blocks it, what a call that left `error` raised.
 pub fn take(error: c_int) -> Option<c_int> {
     let (signal, _) = RAISED.into_iter().find(|&(_, with)| with == error)?;
-    signals::take(bit(signal)).map(|_| signal)
+    let info = signals::take(bit(signal))?;
+    if may_be_of_write(&info) {
+        return Some(signal);
+    }
+    // The call has raised none; the kernel had one for the process.
+    process::stray(&info);
+    None
 }
