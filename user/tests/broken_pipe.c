@@ -26,6 +26,21 @@ static void *sends_quietly(void *end)
 	return NULL;
 }
 
+/* Nor does one of a datagram: no stream is broken. */
+static void *sends_datagrams(void *arg)
+{
+	int ends[2];
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_DGRAM, 0, ends), 0);
+	CHECK_EQ(shutdown(ends[0], SHUT_WR), 0);
+	CHECK_ERRNO(send(ends[0], "x", 1, 0), EPIPE);
+	CHECK_ERRNO(write(ends[0], "x", 1), EPIPE);
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+	close(ends[1]);
+	CHECK_ERRNO(send(ends[0], "x", 1, 0), EPIPE);
+	CHECK_ERRNO(write(ends[0], "x", 1), EPIPE);
+	return arg;
+}
+
 /* How a process ends whose thread calls `function` on what is broken. */
 static int status_of(void *(*function)(void *), int is_socket, void (*handler)(int))
 {
@@ -50,5 +65,6 @@ int main(void)
 	CHECK_EQ(WTERMSIG(status_of(sends, 1, SIG_DFL)), SIGPIPE);
 	CHECK_EQ(status_of(sends, 1, SIG_IGN), 0);
 	CHECK_EQ(status_of(sends_quietly, 1, SIG_DFL), 0);
+	CHECK_EQ(status_of(sends_datagrams, 1, SIG_DFL), 0);
 	return 0;
 }

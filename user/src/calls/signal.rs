@@ -13,16 +13,19 @@ use core::ptr;
 use heddle::raw::{self, Outcome};
 use libc::{siginfo_t, sigset_t, timespec};
 
-use super::{Result, Stop, exported, made_int, mask};
+use super::{Result, Stop, exported, made_int, mask, sockets};
 use crate::sys::own_memory;
 use crate::threads::signals::{self, Masked, Ran, SI_TKILL, Then, stray};
 use crate::threads::{self, Pthread};
 use crate::{errno, real};
 
-/// A write or send that failed for want of a reader raises `SIGPIPE` in the thread that made it.
-/// Where the kernel was not asked to send none, that one is pending, and this adds nothing.
-pub fn broken_pipe(stop: &Stop) {
-    if *stop == Stop::Error(libc::EPIPE) {
+/// A write or send to `fd` that failed for want of a reader raises `SIGPIPE` in the thread that
+/// made it, but for sockets that are no streams: of these the kernel raises none. Where it was not
+/// asked to send none, that one is pending, and this adds nothing.
+pub fn broken_pipe(fd: c_int, stop: &Stop) {
+    if *stop == Stop::Error(libc::EPIPE)
+        && sockets::option(fd, libc::SO_TYPE).is_none_or(|kind| kind == libc::SOCK_STREAM)
+    {
         signals::raised::raise(libc::SIGPIPE);
     }
 }

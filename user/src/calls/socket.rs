@@ -181,7 +181,7 @@ fn send_start(
     };
     sent.inspect_err(|stop| {
         if flags & libc::MSG_NOSIGNAL == 0 {
-            signal::broken_pipe(stop);
+            signal::broken_pipe(fd, stop);
         }
     })
 }

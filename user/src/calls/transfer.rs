@@ -357,7 +357,7 @@ pub fn write(fd: c_int, parts: Parts, offset: off_t, flags: c_int) -> Result<isi
     } else {
         transfer.when_ready(parts)
     };
-    let first = first.inspect_err(signal::broken_pipe)?;
+    let first = first.inspect_err(|stop| signal::broken_pipe(transfer.fd, stop))?;
     if first == 0 || first as usize >= total(parts) {
         return Ok(first);
     }
