@@ -174,7 +174,11 @@ pub fn masked(blocked: u64) {
 
 /// The calling thread is about to wait for these; none: its wait is over. What it waited for.
 pub fn wait_for(signals: u64) -> u64 {
-    own().map_or(0, |place| place.waits.swap(signals, SeqCst))
+    own().map_or(0, |place| match place.waits.load(Relaxed) {
+        // As at each jump: nobody else makes it anything but none.
+        0 if signals == 0 => 0,
+        _ => place.waits.swap(signals, SeqCst),
+    })
 }
 
 /// Sends the calling thread what it lets through, or is about to wait for.
