@@ -138,8 +138,8 @@ What differs with --threads user:
   makes that fail with EINTR and ends the thread at its next point of cancellation. A look-up is
   made as /etc/resolv.conf says, not the thread's _res. A handler is told the registers of its own
   call. SIGPROF and SIGVTALRM of a timer come to the thread that computes, and tell where it was; in
-  the C library they wait until it has left that, and those that come meanwhile are one. A signal for
-  the process that none of the program's kernel threads lets through is handled by a thread that
+  the C library they wait until it has left that, and those that come meanwhile are one. A signal
+  for the process that none of the program's kernel threads lets through is handled by a thread that
   does, up to some ms later; up to a second where the main thread had let it through in a handler
   alone.
   SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP and SIGABRT act at once where they are sent to a process
