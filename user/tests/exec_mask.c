@@ -7,6 +7,7 @@
  */
 #define _GNU_SOURCE
 #include "own_stack.h"
+#include "pending.h"
 #include "unseen.h"
 #include <sys/wait.h>
 
@@ -21,22 +22,6 @@ static void on_signal(int number)
 {
 	handled_by = pthread_self();
 	set_value(&handled, number);
-}
-
-static int is_pending(int number)
-{
-	sigset_t set;
-	CHECK_EQ(sigpending(&set), 0);
-	return sigismember(&set, number);
-}
-
-static void await_pending(int number)
-{
-	long end = now_ms() + 20000;
-	while (!is_pending(number)) {
-		CHECK(now_ms() < end);
-		sleep_ms(1);
-	}
 }
 
 static void send(int number, int from_child)

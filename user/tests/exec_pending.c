@@ -8,6 +8,7 @@
 #define _GNU_SOURCE
 #include "check.h"
 #include "own_stack.h"
+#include "pending.h"
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -18,13 +19,6 @@ static const int numbers[] = { SIGPIPE, SIGXFSZ };
 static char *own_path;
 static sigset_t both;
 static int stage, stop;
-
-static int is_pending(int number)
-{
-	sigset_t set;
-	CHECK_EQ(sigpending(&set), 0);
-	return sigismember(&set, number);
-}
 
 /* The new program: exits with how many are pending. */
 static int look(pid_t sender)

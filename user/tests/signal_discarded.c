@@ -6,6 +6,7 @@
  */
 #define _GNU_SOURCE
 #include "check.h"
+#include "pending.h"
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -18,13 +19,6 @@ static void on_signal(int number)
 {
 	(void)number;
 	handled++;
-}
-
-static int is_pending(int number)
-{
-	sigset_t set;
-	CHECK_EQ(sigpending(&set), 0);
-	return sigismember(&set, number);
 }
 
 /* The signal that was taken, or -1. */

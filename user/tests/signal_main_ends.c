@@ -6,6 +6,7 @@
  */
 #define _GNU_SOURCE
 #include "own_stack.h"
+#include "pending.h"
 #include "unseen.h"
 #include <sys/wait.h>
 
@@ -40,13 +41,6 @@ static void send(int number, int from_child)
 	int status;
 	CHECK_EQ(waitpid(child, &status, 0), child);
 	CHECK_EQ(status, 0);
-}
-
-static int is_pending(int number)
-{
-	sigset_t set;
-	CHECK_EQ(sigpending(&set), 0);
-	return sigismember(&set, number);
 }
 
 /* Its end is known by then. */

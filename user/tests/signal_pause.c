@@ -7,6 +7,7 @@
  */
 #define _GNU_SOURCE
 #include "own_stack.h"
+#include "pending.h"
 #include "unseen.h"
 #include <sys/wait.h>
 
@@ -30,13 +31,6 @@ static void on_signal(int number, siginfo_t *info, void *context)
 	told = *info;
 	handled_by = pthread_self();
 	set_value(&handled, number);
-}
-
-static int is_pending(int number)
-{
-	sigset_t set;
-	CHECK_EQ(sigpending(&set), 0);
-	return sigismember(&set, number);
 }
 
 static pid_t send(int number, int from_child)

@@ -8,6 +8,7 @@
 #define _GNU_SOURCE
 #include "check.h"
 #include "own_stack.h"
+#include "pending.h"
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -41,22 +42,6 @@ static void on_mask(int number)
 {
 	(void)number;
 	CHECK_EQ(pthread_sigmask(SIG_BLOCK, &both, NULL), 0);
-}
-
-static int is_pending(int number)
-{
-	sigset_t set;
-	CHECK_EQ(sigpending(&set), 0);
-	return sigismember(&set, number);
-}
-
-static void await_pending(int number)
-{
-	long end = now_ms() + 10000;
-	while (!is_pending(number)) {
-		CHECK(now_ms() < end);
-		sleep_ms(1);
-	}
 }
 
 /* From a child, or by this process itself. */

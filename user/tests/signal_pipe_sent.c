@@ -6,6 +6,7 @@
  */
 #define _GNU_SOURCE
 #include "check.h"
+#include "pending.h"
 #include "unseen.h"
 #include <signal.h>
 #include <sys/wait.h>
@@ -26,23 +27,6 @@ static void on_signal(int number, siginfo_t *info, void *context)
 	told = *info;
 	handled_by = pthread_self();
 	add_value(&handled, 1);
-}
-
-static int is_pending(int number)
-{
-	sigset_t set;
-	CHECK_EQ(sigpending(&set), 0);
-	return sigismember(&set, number);
-}
-
-/* A thread may be about to say that it has it. */
-static void await_pending(int number)
-{
-	long end = now_ms() + 10000;
-	while (!is_pending(number)) {
-		CHECK(now_ms() < end);
-		sleep_ms(1);
-	}
 }
 
 static pid_t send(int number, int by)

@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "check.h"
+#include "pending.h"
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -34,13 +35,6 @@ static void unblock(void)
 {
 	may_handle = 1;
 	CHECK_EQ(pthread_sigmask(SIG_UNBLOCK, &all, NULL), 0);
-}
-
-static int is_pending(int number)
-{
-	sigset_t set;
-	CHECK_EQ(sigpending(&set), 0);
-	return sigismember(&set, number);
 }
 
 static void *computes(void *arg)

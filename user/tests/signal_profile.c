@@ -7,6 +7,7 @@
  */
 #define _GNU_SOURCE
 #include "own_stack.h"
+#include "pending.h"
 #include "unseen.h"
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -141,17 +142,10 @@ static void sampled(int index)
 	set_timer(index, 0);
 }
 
-static int is_pending(void)
-{
-	sigset_t set;
-	CHECK_EQ(sigpending(&set), 0);
-	return sigismember(&set, number);
-}
-
 static void *finds(void *arg)
 {
 	struct timespec at_once = { 0, 0 };
-	while (!is_pending())
+	while (!is_pending(number))
 		compute(1, 10000);
 	CHECK_EQ(sigtimedwait(&both, NULL, &at_once), number);
 	return arg;
@@ -181,7 +175,7 @@ static void pending(int index)
 	set_timer(index, 0);
 	/* The last one. */
 	CHECK(signal(number, SIG_IGN) != SIG_ERR);
-	CHECK(!is_pending());
+	CHECK(!is_pending(number));
 	CHECK_EQ(pthread_sigmask(SIG_UNBLOCK, &both, NULL), 0);
 }
 

@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "check.h"
 #include "kill_until.h"
+#include "pending.h"
 #include <signal.h>
 #include <sys/mman.h>
 #include <threads.h>
@@ -16,13 +17,6 @@ static void *none;
 static void on_signal(int number)
 {
 	(void)number;
-}
-
-static int is_pending(int number)
-{
-	sigset_t set;
-	CHECK_EQ(sigpending(&set), 0);
-	return sigismember(&set, number);
 }
 
 /* At once. */

@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "check.h"
 #include "own_stack.h"
+#include "pending.h"
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -19,19 +20,6 @@ static void on_signal(int number)
 {
 	(void)number;
 	handled++;
-}
-
-static int is_pending(int number)
-{
-	sigset_t set;
-	CHECK_EQ(sigpending(&set), 0);
-	return sigismember(&set, number);
-}
-
-static void await_pending(int number)
-{
-	while (!is_pending(number))
-		sleep_ms(1);
 }
 
 static int status_of(pid_t child)
