@@ -12,12 +12,11 @@
 #include <sys/inotify.h>
 
 enum { READERS = 3 };
-static int watch, told, handled;
+static int watch, told, interrupted;
 
 static void handler(int number)
 {
 	(void)number;
-	__atomic_add_fetch(&handled, 1, __ATOMIC_RELAXED);
 }
 
 static void *reads(void *arg)
@@ -31,8 +30,9 @@ static void *reads(void *arg)
 	/* Whoever is left is called, then cancelled. */
 	CHECK_EQ(read(watch, event, sizeof event), -1);
 	CHECK_EQ(errno, EINTR);
-	read(watch, event, sizeof event);
-	CHECK(0);
+	__atomic_add_fetch(&interrupted, 1, __ATOMIC_RELAXED);
+	for (;;)
+		read(watch, event, sizeof event);
 	return arg;
 }
 
@@ -60,10 +60,11 @@ static void *inotify(void *arg)
 			sleep_ms(1);
 	}
 	for (int i = 1; i <= READERS; i++) {
-		sleep_ms(20);
-		CHECK_EQ(pthread_kill(readers[i - 1], SIGUSR1), 0);
-		while (__atomic_load_n(&handled, __ATOMIC_RELAXED) != i)
-			sleep_ms(1);
+		/* Until it has come to the wait. */
+		do {
+			sleep_ms(20);
+			CHECK_EQ(pthread_kill(readers[i - 1], SIGUSR1), 0);
+		} while (__atomic_load_n(&interrupted, __ATOMIC_RELAXED) != i);
 	}
 	sleep_ms(20);
 	for (int i = 0; i < READERS; i++) {
@@ -103,25 +104,36 @@ static void *cancelled(void *arg)
 	return arg;
 }
 
+/* NULL: it has waited. Who comes later finds the end. */
 static void *waits(void *slave)
 {
 	char byte;
+	ssize_t got = read((int)(long)slave, &byte, 1);
 
-	CHECK_ERRNO(read((int)(long)slave, &byte, 1), EIO);
+	if (got == 0)
+		return slave;
+	CHECK_EQ(got, -1);
+	CHECK_EQ(errno, EIO);
 	CHECK_EQ(read((int)(long)slave, &byte, 1), 0);
 	return NULL;
 }
 
 static void *terminal(void *arg)
 {
-	int master, slave;
+	void *was_late = arg;
 
-	CHECK_EQ(openpty(&master, &slave, NULL, NULL, NULL), 0);
-	pthread_t waiter = start_thread(waits, (void *)(long)slave);
-	sleep_ms(30);
-	close(master);
-	join_thread(waiter);
-	close(slave);
+	for (int ms = 30; ms < 10000; ms *= 2) {
+		int master, slave;
+		CHECK_EQ(openpty(&master, &slave, NULL, NULL, NULL), 0);
+		pthread_t waiter = start_thread(waits, (void *)(long)slave);
+		sleep_ms(ms);
+		close(master);
+		CHECK_EQ(pthread_join(waiter, &was_late), 0);
+		close(slave);
+		if (!was_late)
+			return arg;
+	}
+	CHECK(!was_late);
 	return arg;
 }
 

@@ -47,12 +47,22 @@ static void *is_cancelled(void *arg)
 	return arg;
 }
 
+static void await_bytes(int count)
+{
+	int there;
+
+	do {
+		sleep_ms(1);
+		CHECK_EQ(ioctl(terminal, FIONREAD, &there), 0);
+	} while (there != count);
+}
+
 int main(void)
 {
 	struct sigaction action = { .sa_handler = on_signal };
 	struct termios mode;
 	void *ended;
-	int master = posix_openpt(O_RDWR | O_NOCTTY), there = 1;
+	int master = posix_openpt(O_RDWR | O_NOCTTY);
 
 	if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0)
 		SKIP("no pseudo-terminals");
@@ -66,12 +76,11 @@ int main(void)
 	CHECK_EQ(tcsetattr(terminal, TCSANOW, &mode), 0);
 	CHECK_EQ(sigaction(SIGUSR1, &action, NULL), 0);
 
-	pthread_t first = start_thread(reads_all, NULL);
 	CHECK_EQ(write(master, "1", 1), 1);
-	while (there != 0) {
-		sleep_ms(1);
-		CHECK_EQ(ioctl(terminal, FIONREAD, &there), 0);
-	}
+	await_bytes(1);
+	pthread_t first = start_thread(reads_all, NULL);
+	/* It has the byte. */
+	await_bytes(0);
 	pthread_t second = start_thread(is_interrupted, NULL);
 	while (!__atomic_load_n(&done, __ATOMIC_SEQ_CST)) {
 		sleep_ms(5);
