@@ -72,10 +72,15 @@ __attribute__((noipa, section("computing"))) static uint64_t compute(uint64_t se
 	return a ^ b ^ c ^ d ^ e ^ f ^ (uint64_t)(x * 1000) ^ (uint64_t)(y * 1000);
 }
 
+static void set_timer_for(int index, int us, int again_us)
+{
+	struct itimerval times = { { 0, again_us }, { 0, us } };
+	CHECK_EQ(setitimer(timers[index], &times, NULL), 0);
+}
+
 static void set_timer(int index, int us)
 {
-	struct itimerval every = { { 0, us }, { 0, us } };
-	CHECK_EQ(setitimer(timers[index], &every, NULL), 0);
+	set_timer_for(index, us, us);
 }
 
 static void take_stack(stack_t *stack)
@@ -186,16 +191,24 @@ static void *computes_on(void *arg)
 	return arg;
 }
 
-/* The default ends the process, be it the main thread that computes or another. */
+static void *waits_on(void *arg)
+{
+	for (;;)
+		pause();
+	return arg;
+}
+
+/* The default ends the process, at the first one, be it the main thread that computes or not. */
 static void by_default(int index, int is_main)
 {
 	pid_t child = fork();
 	CHECK(child >= 0);
 	if (child == 0) {
-		set_timer(index, US);
+		pthread_t other = start_thread(is_main ? waits_on : computes_on, NULL);
+		set_timer_for(index, US, 0);
 		if (is_main)
 			computes_on(NULL);
-		join_thread(start_thread(computes_on, NULL));
+		join_thread(other);
 	}
 	int status;
 	CHECK_EQ(waitpid(child, &status, 0), child);

@@ -151,8 +151,7 @@ fn is_room(low: usize, top: usize, context: *mut c_void) -> bool {
 
 /// The kernel's handler.
 pub extern "C-unwind" fn entry(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel passes a valid siginfo.
-    let is_sent = unsafe { (*info).si_code <= 0 };
+    let is_sent = is_sent(info);
     match handle(signal, info, context) {
         None => {}
         Some(action) if !is_plain(&action) => {
@@ -169,6 +168,13 @@ pub extern "C-unwind" fn entry(signal: c_int, info: *mut siginfo_t, context: *mu
             end_process(signal, is_sent || is_news);
         }
     }
+}
+
+/// Whether it is no fault, which happens again: a process has sent it, or a timer of the kernel's.
+fn is_sent(info: *const siginfo_t) -> bool {
+    // SAFETY: the kernel passes a valid siginfo.
+    let info = unsafe { &*info };
+    info.si_code <= 0 || is_let_through(info.si_signo)
 }
 
 /// The default action: the fault happens again and ends the process; what was sent does not, nor
@@ -202,9 +208,7 @@ pub fn handle(signal: c_int, info: *mut siginfo_t, context: *mut c_void) -> Opti
     if raw::is_pinned() {
         return Some(action);
     }
-    // SAFETY: the kernel passes a valid siginfo.
-    let is_sent = unsafe { (*info).si_code <= 0 };
-    if me.signals.blocked() & bit(signal) != 0 && !is_sent {
+    if me.signals.blocked() & bit(signal) != 0 && !is_sent(info) {
         // As the kernel does it with a fault that is blocked.
         return Some(default);
     }
