@@ -93,6 +93,10 @@ unsafe extern "C-unwind" fn write(
             (*stream).flags = flags;
             cancel::act();
         }
+        if result < bytes {
+            // What it has raised is handled here, as natively: with the stream's lock.
+            signals::answer_if_called();
+        }
         result
     }
 }

@@ -141,7 +141,11 @@ fn waiting(number: c_long, arguments: [usize; 6], after: After) -> c_long {
                 Ran::Restarting if after == After::Fails => return failed(libc::EINTR),
                 Ran::Restarting | Ran::Nothing => {}
             },
-            Err(number) => return failed(number),
+            Err(number) => {
+                // What a write has raised is handled before the call returns.
+                signals::answer_if_called();
+                return failed(number);
+            }
         }
     }
 }
