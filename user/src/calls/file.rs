@@ -8,7 +8,9 @@ use core::ffi::{c_char, c_int, c_uint, c_void};
 use libc::{iovec, mode_t, off_t};
 
 use super::transfer::{BYTES_MAX, HERE, Parts, read, write};
-use super::{Result, checked, disk, exported, in_place, interruptible, known, made, made_int};
+use super::{
+    Result, checked, disk, exported, in_place, interruptible, known, made, made_int, waited,
+};
 use crate::sys;
 
 fn one(buffer: *const c_void, length: usize) -> iovec {
@@ -180,7 +182,14 @@ exported! {
     }
 
     (heddle_user_close, heddle_user___close) (fd: c_int) -> c_int {
-        // SAFETY: the caller's descriptor.
-        made_int(|| checked(unsafe { libc::close(fd) } as isize))
+        let close = || {
+            waited::before_close(fd);
+            // SAFETY: the caller's descriptor.
+            unsafe { libc::close(fd) }
+        };
+        match crate::me() {
+            Some(_) => made_int(|| checked(close() as isize)),
+            None => close(),
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! Calls in which a thread may wait for the world outside of the program: what full threads make
 //! of them.
 //!
-//! Callers that are kernel threads never come here: the jump behind a name that is `full` in
-//! `user/names` sends them on to the C library. A full thread parks while its worker runs others:
+//! Callers that are kernel threads never come here, but for `close`: the jump behind a name that is
+//! `full` in `user/names` sends them on to the C library. A full thread parks while its worker runs
+//! others:
 //!
 //! | what it waits for | how |
 //! |---|---|
@@ -49,12 +50,14 @@ mod socket;
 mod sockets;
 mod transfer;
 mod turns;
+mod waited;
 
 use core::ffi::c_int;
 use core::time::Duration;
 
 use heddle::raw::{self, Interest};
 
+use self::waited::{Trying, Waiting};
 use crate::errno;
 use crate::threads::cancel;
 use crate::threads::signals::{self, Ran, Then};
@@ -182,22 +185,27 @@ fn flags_of(fd: c_int) -> c_int {
 }
 
 /// Waits until `fd` is ready, or until `deadline` (ns, 0 = never): a socket's own timeout, with
-/// which the kernel restarts no call, whatever the handler asks for.
-fn wait_ready(fd: c_int, interest: Interest, deadline: u64) -> Result<()> {
+/// which the kernel restarts no call, whatever the handler asks for. The caller keeps the result
+/// while it tries.
+fn wait_ready(fd: c_int, interest: Interest, deadline: u64) -> Result<Trying> {
     turns::waits();
     wait_ready_unless(fd, interest, deadline, deadline != 0)
 }
 
 /// As [`wait_ready`], for calls that no handler restarts.
-fn wait_ready_once(fd: c_int, interest: Interest, deadline: u64) -> Result<()> {
+fn wait_ready_once(fd: c_int, interest: Interest, deadline: u64) -> Result<Trying> {
     wait_ready_unless(fd, interest, deadline, true)
 }
 
-fn wait_ready_unless(fd: c_int, interest: Interest, deadline: u64, always: bool) -> Result<()> {
+fn wait_ready_unless(fd: c_int, interest: Interest, deadline: u64, always: bool) -> Result<Trying> {
     loop {
+        let waiting = Waiting::begin(fd, interest);
         match raw::wait_ready(fd, interest, deadline) {
-            Ok(()) => return Ok(()),
-            Err(error) => resumed(error.into(), always)?,
+            Ok(()) => return waiting.done(),
+            Err(error) => {
+                drop(waiting);
+                resumed(error.into(), always)?;
+            }
         }
     }
 }
@@ -232,8 +240,11 @@ fn retry(
     mut attempt: impl FnMut() -> isize,
 ) -> Result<isize> {
     let mut again = false;
+    let mut trying = Trying::default();
     loop {
-        match checked(attempt()) {
+        let attempted = checked(attempt());
+        drop(core::mem::take(&mut trying));
+        match attempted {
             Err(Stop::Error(libc::EAGAIN)) => {
                 if interest == Interest::Read && turns::events_first(&mut again, || {}) {
                     continue;
@@ -255,7 +266,8 @@ fn retry(
             None => *limit.deadline.insert(deadline_of(fd, option).unwrap_or(0)),
         };
         turns::waits();
-        timeout_is_again(wait_ready_unless(fd, interest, until, limit.always || until != 0))?;
+        let always = limit.always || until != 0;
+        trying = timeout_is_again(wait_ready_unless(fd, interest, until, always))?;
     }
 }
 

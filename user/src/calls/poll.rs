@@ -18,8 +18,8 @@ use heddle::raw::{self, Interest};
 use libc::{epoll_event, nfds_t, pollfd, sigset_t, timespec};
 
 use super::{
-    Result, Stop, checked, exported, interruptible, made_int, mask, resumed, sleep, turns,
-    wait_ready_once,
+    Result, Stop, Trying, Waiting, checked, exported, interruptible, made_int, mask, resumed,
+    sleep, turns, wait_ready_once,
 };
 use crate::sys::{direct, probed};
 use crate::threads::signals::{self, Masked, Ran};
@@ -89,7 +89,7 @@ impl Limit {
 }
 
 /// Waits until something of `fds` is ready; returns how many are.
-fn wait(fds: &mut [pollfd], limit: Limit) -> Result<isize> {
+fn wait(fds: &mut [pollfd], limit: Limit, mut tried: Tried) -> Result<isize> {
     loop {
         // SAFETY: a valid slice.
         let ready = unsafe { direct::poll(fds.as_mut_ptr(), fds.len() as nfds_t) };
@@ -98,34 +98,57 @@ fn wait(fds: &mut [pollfd], limit: Limit) -> Result<isize> {
             Err(Stop::Error(libc::EINTR)) => continue,
             other => return other,
         }
-        wait_once(fds, limit.deadline()).or_else(timeout_is_no_error)?;
+        drop(tried);
+        tried = wait_once(fds, limit.deadline()).or_else(timeout_is_no_error)?;
     }
 }
 
+/// What the caller keeps while it asks again what is ready.
+#[must_use]
+#[derive(Default)]
+pub struct Tried {
+    _alone: Trying,
+    _several: Vec<Trying>,
+}
+
 /// Waits until something of `fds` may be ready.
-pub fn wait_once(fds: &[pollfd], deadline: u64) -> Result<()> {
+pub fn wait_once(fds: &[pollfd], deadline: u64) -> Result<Tried> {
     let mut valid = fds.iter().filter(|entry| entry.fd >= 0);
     let Some(first) = valid.next() else {
-        return sleep::until(if deadline == 0 { u64::MAX } else { deadline });
+        return sleep::until(if deadline == 0 { u64::MAX } else { deadline })
+            .map(|()| Tried::default());
     };
     let alone = interest_of(first.events).filter(|_| valid.next().is_none());
     let waited = match alone {
-        Some(interest) => wait_ready_once(first.fd, interest, deadline),
+        Some(interest) => wait_ready_once(first.fd, interest, deadline)
+            .map(|trying| Tried { _alone: trying, ..Tried::default() }),
         None => wait_several(fds, deadline),
     };
     match waited {
         // Closed meanwhile, as who asks again finds.
-        Err(Stop::Error(libc::EBADF)) => Ok(()),
-        Err(Stop::Error(number)) if is_not_taken(number) => wait_elsewhere(fds, deadline),
+        Err(Stop::Error(libc::EBADF)) => Ok(Tried::default()),
+        Err(Stop::Error(number)) if is_not_taken(number) => {
+            wait_elsewhere(fds, deadline).map(|()| Tried::default())
+        }
         other => other,
     }
 }
 
-fn wait_several(fds: &[pollfd], deadline: u64) -> Result<()> {
+fn wait_several(fds: &[pollfd], deadline: u64) -> Result<Tried> {
+    // Who closes one has them ask for whatever has come.
+    let begin = |entry: &pollfd| Waiting::begin(entry.fd, Interest::Read);
     loop {
+        let waiting = fds.iter().map(begin).collect::<Vec<_>>();
         match raw::wait_several(fds, deadline) {
-            Ok(()) => return Ok(()),
-            Err(error) => resumed(error.into(), true)?,
+            Ok(()) => {
+                // Of what was closed, as who asks again finds.
+                let several = waiting.into_iter().filter_map(|it| it.done().ok()).collect();
+                return Ok(Tried { _several: several, ..Tried::default() });
+            }
+            Err(error) => {
+                drop(waiting);
+                resumed(error.into(), true)?;
+            }
         }
     }
 }
@@ -186,17 +209,17 @@ fn poll_now(fds: *mut pollfd, count: nfds_t, limit: Limit) -> Result<isize> {
         return ready;
     }
     if count == 0 {
-        return wait(&mut [], limit);
+        return wait(&mut [], limit, Tried::default());
     }
     // SAFETY: the kernel has accepted the caller's entries.
     let fds = unsafe { core::slice::from_raw_parts_mut(fds, count as usize) };
-    wait_once(fds, limit.deadline()).or_else(timeout_is_no_error)?;
-    wait(fds, limit)
+    let tried = wait_once(fds, limit.deadline()).or_else(timeout_is_no_error)?;
+    wait(fds, limit, tried)
 }
 
 /// Whoever waits again looks at the time itself.
-pub fn timeout_is_no_error(stop: Stop) -> Result<()> {
-    if stop == Stop::Error(libc::ETIMEDOUT) { Ok(()) } else { Err(stop) }
+pub fn timeout_is_no_error<T: Default>(stop: Stop) -> Result<T> {
+    if stop == Stop::Error(libc::ETIMEDOUT) { Ok(T::default()) } else { Err(stop) }
 }
 
 /// The mask of a call that waits, which may be none.
@@ -305,7 +328,7 @@ fn epoll_wait_now(
             other => return other,
         }
         match wait_ready_once(fd, Interest::Read, limit.deadline()) {
-            Ok(()) | Err(Stop::Error(libc::ETIMEDOUT)) => {}
+            Ok(_) | Err(Stop::Error(libc::ETIMEDOUT)) => {}
             Err(Stop::Error(number)) if is_not_taken(number) => {
                 let ms = limit.ms();
                 // SAFETY: the caller's events.

@@ -32,7 +32,7 @@ fn wait_for_one(
     // A handler may jump out of the wait, or end the thread.
     let child = shells::waits(frame, child);
     let done = loop {
-        let attempted = wait_ready(child, Interest::Read, 0).and_then(|()| attempt(libc::WNOHANG));
+        let attempted = wait_ready(child, Interest::Read, 0).and_then(|_| attempt(libc::WNOHANG));
         if attempted != Ok(None) {
             break attempted;
         }

@@ -18,7 +18,7 @@ use core::ptr;
 use libc::{fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 
 use super::mask::kernels_wait;
-use super::poll::{Limit, timeout_is_no_error, wait_once, with_mask};
+use super::poll::{Limit, Tried, timeout_is_no_error, wait_once, with_mask};
 use super::{Result, Stop, checked, exported, interruptible, made_int};
 use crate::real;
 use crate::sys::{descriptors, direct, probed};
@@ -174,8 +174,10 @@ fn uninterrupted(mut call: impl FnMut() -> isize) -> Result<isize> {
 fn select(sets: &Sets, limit: Limit) -> Result<isize> {
     let (wanted, mut told) = (sets.read()?, Copied::new(sets.words));
     let mut entries = sets.entries(&wanted);
+    let mut tried = Tried::default();
     loop {
         let ready = sets.ask(&wanted, &mut entries, &mut told)?;
+        drop(tried);
         if ready != 0 || limit.is_over() {
             sets.write(&told)?;
             return Ok(ready);
@@ -188,7 +190,7 @@ fn select(sets: &Sets, limit: Limit) -> Result<isize> {
             sets.write(&told)?;
             return Ok(ready);
         }
-        wait_once(&entries, limit.deadline()).or_else(timeout_is_no_error)?;
+        tried = wait_once(&entries, limit.deadline()).or_else(timeout_is_no_error)?;
     }
 }
 

@@ -173,7 +173,7 @@ fn status_of(child: pid_t, mut pidfd: Option<c_int>) -> Result<isize> {
         let mut has_ended = checked(wait(libc::WNOHANG))? != 0;
         if !has_ended {
             let waited = match pidfd {
-                Some(pidfd) => wait_ready_once(pidfd, Interest::Read, 0).map(|()| 0),
+                Some(pidfd) => wait_ready_once(pidfd, Interest::Read, 0).map(|_| 0),
                 None => interruptible(true, || wait(0)),
             };
             match waited {

@@ -14,8 +14,9 @@ use libc::{iovec, msghdr, off_t};
 
 use self::file::is_gone;
 use super::{
-    Limit, Result, Stop, checked, deadline_of, disk, flags_of, is_nonblocking, known, resumed,
-    signal, sockets, timeout_is_again, turns, wait_ready, wait_ready_once, wait_ready_unless,
+    Limit, Result, Stop, Trying, checked, deadline_of, disk, flags_of, is_nonblocking, known,
+    resumed, signal, sockets, timeout_is_again, turns, wait_ready, wait_ready_once,
+    wait_ready_unless,
 };
 use crate::errno;
 use crate::sys::direct;
@@ -241,7 +242,7 @@ impl Transfer {
         }
         let deadline = self.limit.deadline.unwrap_or(0);
         loop {
-            timeout_is_again(self.wait(deadline))?;
+            let _trying = timeout_is_again(self.wait(deadline))?;
             match checked(self.attempt(parts)) {
                 Err(Stop::Error(libc::EAGAIN | libc::EINTR)) => {}
                 other => return other,
@@ -267,6 +268,7 @@ impl Transfer {
     fn when_ready(&mut self, parts: Parts) -> Result<isize> {
         let reads = self.direction == Direction::Read;
         let mut deadline = None;
+        let mut trying = Trying::default();
         loop {
             // Of what a read is told no other thread's read is told as well.
             let hold = reads.then(|| hold::reader(self.fd));
@@ -283,6 +285,7 @@ impl Transfer {
                     Ok(moved) => return Ok(moved),
                     Err(libc::EINTR) => {
                         drop(hold);
+                        trying = Trying::default();
                         resumed(Stop::Cancelled, self.limit.always)?;
                         continue;
                     }
@@ -290,6 +293,7 @@ impl Transfer {
                 }
             }
             drop(hold);
+            drop(trying);
             let until = match deadline {
                 Some(known) => known,
                 None if is_nonblocking(self.fd) => return checked(self.plain(parts)),
@@ -302,14 +306,14 @@ impl Transfer {
             deadline = Some(until);
             turns::waits();
             let interest = self.direction.interest();
-            match wait_ready_unless(self.fd, interest, until, self.limit.always) {
+            trying = match wait_ready_unless(self.fd, interest, until, self.limit.always) {
                 Err(Stop::Error(libc::ETIMEDOUT)) => return Ok(0),
                 ended => ended?,
-            }
+            };
         }
     }
 
-    fn wait(&mut self, deadline: u64) -> Result<()> {
+    fn wait(&mut self, deadline: u64) -> Result<Trying> {
         self.hold = None;
         let wait = if self.limit.always { wait_ready_once } else { wait_ready };
         wait(self.fd, self.direction.interest(), deadline)

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * A thread that waits for a descriptor is told what has come for it before another thread closes
+ * that: the end of a connection that was shut down, or data; and nothing of the file that gets the
+ * number next.
+ */
+#define _GNU_SOURCE
+#include "check.h"
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+
+enum { TURNS = 12 };
+/* How a wait may end. Who has begun it too late finds no file, or the next one. */
+enum { RIGHT, LATE };
+
+static int ready;
+static int ends[2], others[2];
+
+static int by_recv(int fd)
+{
+	char byte;
+	ssize_t got = recv(fd, &byte, 1, 0);
+	return got == 0 ? RIGHT : LATE;
+}
+
+static int by_read(int fd)
+{
+	char byte;
+	ssize_t got = read(fd, &byte, 1);
+	return got == 0 ? RIGHT : LATE;
+}
+
+/* These look at the number again when they are woken, and find the next file there or none. */
+static int by_poll(int fd)
+{
+	struct pollfd entry = { fd, POLLIN, 0 };
+	CHECK_EQ(poll(&entry, 1, -1), 1);
+	return RIGHT;
+}
+
+static int by_poll_of_two(int fd)
+{
+	struct pollfd entries[] = { { others[0], POLLIN, 0 }, { fd, POLLIN | POLLPRI, 0 } };
+	CHECK_EQ(poll(entries, 2, -1), 1);
+	CHECK(entries[1].revents != 0);
+	return RIGHT;
+}
+
+static int by_select(int fd)
+{
+	fd_set set;
+	FD_ZERO(&set);
+	FD_SET(fd, &set);
+	FD_SET(others[0], &set);
+	int got = select((fd > others[0] ? fd : others[0]) + 1, &set, NULL, NULL, NULL);
+	CHECK(got == 1 ? FD_ISSET(fd, &set) : errno == EBADF);
+	return RIGHT;
+}
+
+static int by_accept(int fd)
+{
+	return accept(fd, NULL, NULL) < 0 && errno == EINVAL ? RIGHT : LATE;
+}
+
+static int by_data(int fd)
+{
+	char byte = 0;
+	ssize_t got = read(fd, &byte, 1);
+	return got == 1 && byte == 'd' ? RIGHT : LATE;
+}
+
+static void open_connection(void)
+{
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+}
+
+static void open_listener(void)
+{
+	struct sockaddr_in any = { .sin_family = AF_INET };
+	ends[0] = socket(AF_INET, SOCK_STREAM, 0);
+	CHECK(ends[0] >= 0);
+	CHECK_EQ(bind(ends[0], (struct sockaddr *)&any, sizeof any), 0);
+	CHECK_EQ(listen(ends[0], 1), 0);
+	ends[1] = dup(0);
+}
+
+static void shut_down(void)
+{
+	CHECK_EQ(shutdown(ends[0], SHUT_RDWR), 0);
+}
+
+static void send_data(void)
+{
+	CHECK_EQ(write(ends[1], "d", 1), 1);
+}
+
+static const struct {
+	void (*open)(void);
+	int (*wait)(int fd);
+	void (*end)(void);
+} kinds[] = {
+	{ open_connection, by_recv, shut_down },   { open_connection, by_read, shut_down },
+	{ open_connection, by_poll, shut_down },   { open_connection, by_poll_of_two, shut_down },
+	{ open_connection, by_select, shut_down }, { open_listener, by_accept, shut_down },
+	{ open_connection, by_data, send_data },
+};
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+static void *waits(void *kind)
+{
+	int fd = ends[0];
+	set_value(&ready, 1);
+	return (void *)(intptr_t)kinds[(intptr_t)kind].wait(fd);
+}
+
+static void *closes(void *arg)
+{
+	for (intptr_t kind = 0; kind < KINDS; kind++) {
+		int late = 0;
+		for (int turn = 0; turn < TURNS; turn++) {
+			void *ended;
+			int next[2];
+			kinds[kind].open();
+			CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, next), 0);
+			CHECK_EQ(write(next[1], "n", 1), 1);
+			set_value(&ready, 0);
+			pthread_t thread = start_thread(waits, (void *)kind);
+			await_value(&ready, 1);
+			sleep_ms(2 + turn);
+			int number = ends[0];
+			kinds[kind].end();
+			CHECK_EQ(close(number), 0);
+			CHECK_EQ(dup2(next[0], number), number);
+			CHECK_EQ(pthread_join(thread, &ended), 0);
+			late += (intptr_t)ended == LATE;
+			close(number);
+			close(next[0]);
+			close(next[1]);
+			close(ends[1]);
+		}
+		CHECK(late <= TURNS / 2);
+	}
+	return arg;
+}
+
+int main(void)
+{
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, others), 0);
+	join_thread(start_thread(closes, NULL));
+	closes(NULL);
+	CHECK_ERRNO(close(-1), EBADF);
+	return 0;
+}
