@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
  * A thread that waits for a descriptor is told what has come for it before another thread closes
- * that: the end of a connection that was shut down, or data; and nothing of the file that gets the
- * number next.
+ * that, or puts another file there: the end of a connection that was shut down, or data; and
+ * nothing of the file that gets the number next.
  */
 #define _GNU_SOURCE
 #include "check.h"
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/epoll.h>
@@ -132,8 +133,12 @@ static void *closes(void *arg)
 			sleep_ms(2 + turn);
 			int number = ends[0];
 			kinds[kind].end();
-			CHECK_EQ(close(number), 0);
-			CHECK_EQ(dup2(next[0], number), number);
+			if (turn % 3 != 2)
+				CHECK_EQ(close(number), 0);
+			if (turn % 3 == 0)
+				CHECK_EQ(dup3(next[0], number, O_CLOEXEC), number);
+			else
+				CHECK_EQ(dup2(next[0], number), number);
 			CHECK_EQ(pthread_join(thread, &ended), 0);
 			late += (intptr_t)ended == LATE;
 			close(number);

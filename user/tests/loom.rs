@@ -1,9 +1,13 @@
-//! Models: what lies below the signals of threads, under loom, which tries every order of steps.
+//! Models: what lies below the signals of threads, and below their waits, under loom, which tries
+//! every order of steps.
 //!
 //! The files are compiled into this test as they are; only `model` is replaced, by atomics that
 //! loom watches. loom takes SeqCst of a load or store for Acquire or Release: what is more than
 //! that it does not try. It takes the first use of an atomic for its construction, so a model's
 //! main thread uses each of them before it starts the others.
+//!
+//! Of `counts.rs` weaker forms fail: who was closed out tries; who closes does not wait for those
+//! who try, or for whom the file is ready; who tries is not counted.
 //!
 //! `RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test -p heddle-user --release --test loom`
 
@@ -15,6 +19,8 @@ use loom::sync::atomic::AtomicU32;
 use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use loom::thread;
 
+#[path = "../src/calls/waited/counts.rs"]
+mod counts;
 #[path = "../src/threads/signals/kept.rs"]
 mod kept;
 #[path = "../src/threads/signals/news.rs"]
@@ -71,6 +77,31 @@ mod model {
     atomic!(AtomicBool, bool);
     atomic!(AtomicU32, u32);
     atomic!(AtomicU64, u64);
+
+    impl AtomicU64 {
+        pub fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
+            self.get().fetch_add(value, order)
+        }
+
+        pub fn fetch_update(
+            &self,
+            set: Ordering,
+            fetch: Ordering,
+            update: impl FnMut(u64) -> Option<u64>,
+        ) -> Result<u64, u64> {
+            self.get().fetch_update(set, fetch, update)
+        }
+
+        pub fn compare_exchange(
+            &self,
+            current: u64,
+            new: u64,
+            success: Ordering,
+            failure: Ordering,
+        ) -> Result<u64, u64> {
+            self.get().compare_exchange(current, new, success, failure)
+        }
+    }
 
     impl AtomicU32 {
         pub fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
@@ -174,4 +205,94 @@ fn who_sleeps_hears_of_news() {
 #[test]
 fn who_sleeps_hears_of_the_news_of_two() {
     watches(2);
+}
+
+/// Ends a wait, once.
+#[derive(Default)]
+struct Event(loom::sync::Mutex<bool>, loom::sync::Condvar);
+
+impl Event {
+    fn wait(&self) {
+        let mut is_told = self.0.lock().unwrap();
+        while !*is_told {
+            is_told = self.1.wait(is_told).unwrap();
+        }
+    }
+
+    fn notify(&self) {
+        *self.0.lock().unwrap() = true;
+        self.1.notify_one();
+    }
+}
+
+/// A descriptor: what is there to read, and whether its number is the next file's.
+struct Number {
+    counts: counts::Counts,
+    there: AtomicU32,
+    is_next: AtomicU32,
+}
+
+impl Number {
+    /// A reader who has begun with `closed` and is told by `event`; whether he has got something.
+    /// `takes`: it is gone then.
+    fn read(&self, closed: u64, event: &Event, takes: bool) -> bool {
+        event.wait();
+        let may_try = self.counts.done(counts::READS, closed);
+        let got = may_try && {
+            assert_eq!(self.is_next.load(Relaxed), 0, "the next file's");
+            let left = if takes { 0 } else { 1 };
+            self.there.compare_exchange(1, left, Relaxed, Relaxed).is_ok()
+        };
+        self.counts.leave(counts::TRIES);
+        got
+    }
+
+    fn close(&self) {
+        let is_ready = |reads, _| reads && self.there.fetch_add(0, Relaxed) != 0;
+        while self.counts.close(is_ready, true) == counts::Closing::Later {
+            thread::yield_now();
+        }
+        self.is_next.store(1, Relaxed);
+    }
+}
+
+/// Something has come for `readers`, all of whom are told, and then the number is closed, and
+/// another file has it.
+fn closes(readers: usize, takes: bool) {
+    loom::model(move || {
+        let number = Arc::new(Number {
+            counts: counts::Counts::new(),
+            there: AtomicU32::new(0),
+            is_next: AtomicU32::new(0),
+        });
+        assert!(number.counts.are_none());
+        let start = |_| {
+            let closed = number.counts.begin(counts::READS);
+            let event = Arc::new(Event::default());
+            let (theirs, told) = (number.clone(), event.clone());
+            (event, thread::spawn(move || theirs.read(closed, &told, takes)))
+        };
+        let threads: Vec<_> = (0..readers).map(start).collect();
+        number.there.store(1, Relaxed);
+        threads.iter().for_each(|(event, _)| event.notify());
+        number.close();
+        let got = threads.into_iter().map(|(_, it)| it.join().unwrap()).filter(|&got| got).count();
+        assert_eq!(got, if takes { 1 } else { readers });
+        assert!(number.counts.are_none());
+    });
+}
+
+#[test]
+fn who_waits_tries_before_the_number_is_closed() {
+    closes(1, false);
+}
+
+#[test]
+fn all_who_wait_try_before_the_number_is_closed() {
+    closes(2, false);
+}
+
+#[test]
+fn nobody_tries_with_the_next_file() {
+    closes(2, true);
 }

@@ -192,4 +192,18 @@ exported! {
             None => close(),
         }
     }
+
+    (heddle_user_dup2, heddle_user___dup2) (fd: c_int, number: c_int) -> c_int {
+        if fd != number {
+            waited::before_close(number);
+        }
+        // SAFETY: no pointers.
+        unsafe { libc::dup2(fd, number) }
+    }
+
+    (heddle_user_dup3) (fd: c_int, number: c_int, flags: c_int) -> c_int {
+        waited::before_close(number);
+        // SAFETY: no pointers.
+        unsafe { libc::dup3(fd, number, flags) }
+    }
 }

@@ -1,9 +1,9 @@
 //! Calls in which a thread may wait for the world outside of the program: what full threads make
 //! of them.
 //!
-//! Callers that are kernel threads never come here, but for `close`: the jump behind a name that is
-//! `full` in `user/names` sends them on to the C library. A full thread parks while its worker runs
-//! others:
+//! Callers that are kernel threads never come here, but for `close` and `dup2`: the jump behind a
+//! name that is `full` in `user/names` sends them on to the C library. A full thread parks
+//! while its worker runs others:
 //!
 //! | what it waits for | how |
 //! |---|---|

@@ -1,0 +1,88 @@
+//! How many threads wait for one number, and how many try; and how often it was closed meanwhile.
+//!
+//! Invariant: between [`Counts::done`], if that allows a try, and the end of the try nobody closes
+//! the number by [`Counts::close`], unless he has lost patience. All of it is one word, so that who
+//! is about to try and who is about to close can't miss each other. `tests/loom.rs` tries every
+//! order.
+
+use core::sync::atomic::Ordering::SeqCst;
+
+use crate::model::AtomicU64;
+
+const BITS: u32 = 18;
+/// What the word has of those who wait to read, who wait to write, and who try.
+pub const READS: u64 = 1;
+pub const WRITES: u64 = READS << BITS;
+pub const TRIES: u64 = WRITES << BITS;
+const CLOSED: u64 = TRIES << BITS;
+/// So often the number is closed until the count begins anew.
+const CLOSED_MAX: u64 = u64::MAX / CLOSED;
+
+fn count(word: u64, unit: u64) -> u64 {
+    word / unit % (1 << BITS)
+}
+
+/// What who closes is to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Closing {
+    /// Close.
+    Now,
+    /// Let others try, and ask again.
+    Later,
+}
+
+/// See the file's head.
+pub struct Counts(AtomicU64);
+
+impl Counts {
+    pub const fn new() -> Self {
+        Counts(AtomicU64::new(0))
+    }
+
+    /// The caller is about to wait; what [`Counts::done`] takes. `unit`: [`READS`] or [`WRITES`].
+    pub fn begin(&self, unit: u64) -> u64 {
+        // ORDER: SeqCst throughout: the counts stand before what they are for.
+        self.0.fetch_add(unit, SeqCst) / CLOSED
+    }
+
+    /// The wait is over, and the caller tries until it says [`Counts::leave`] of [`TRIES`]. False:
+    /// it must not, for the number was closed since it began.
+    pub fn done(&self, unit: u64, closed: u64) -> bool {
+        let turned = |word| Some(word - unit * count(word, unit).min(1) + TRIES);
+        let before = self.0.fetch_update(SeqCst, SeqCst, turned).unwrap_or_else(|word| word);
+        before / CLOSED == closed
+    }
+
+    /// One less, unless who closes has lost patience.
+    pub fn leave(&self, unit: u64) {
+        let less = |word| (count(word, unit) != 0).then(|| word - unit);
+        let _ = self.0.fetch_update(SeqCst, SeqCst, less);
+    }
+
+    /// Whether nobody waits or tries.
+    #[inline]
+    pub fn are_none(&self) -> bool {
+        self.0.load(SeqCst).is_multiple_of(CLOSED)
+    }
+
+    /// The caller is about to close. `is_ready`: whether the file is, to read or to write;
+    /// `is_patient`: who tries is waited for.
+    pub fn close(&self, is_ready: impl Fn(bool, bool) -> bool, is_patient: bool) -> Closing {
+        loop {
+            let word = self.0.load(SeqCst);
+            if word.is_multiple_of(CLOSED) {
+                return Closing::Now;
+            }
+            let may_try = || is_ready(count(word, READS) != 0, count(word, WRITES) != 0);
+            if is_patient && (count(word, TRIES) != 0 || may_try()) {
+                return Closing::Later;
+            }
+            let counts = if is_patient { word % CLOSED } else { 0 };
+            let closed = (word / CLOSED + 1) % CLOSED_MAX;
+            let new = counts + closed * CLOSED;
+            if self.0.compare_exchange(word, new, SeqCst, SeqCst).is_ok() {
+                return Closing::Now;
+            }
+        }
+    }
+}
