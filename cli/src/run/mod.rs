@@ -161,7 +161,8 @@ What differs with --threads user:
   copy of the descriptor may come between, where what is read is partly in memory.
   A thread that waits for a descriptor which another one closes gets what came for it before that,
   as the end of a connection that was shut down; what comes later it does not get, and it waits on.
-  So it is with close, dup2 and dup3, not with fclose and close_range.
+  So it is with close, dup2 and dup3 of numbers below 65536, which wait for that (a second at most),
+  not with fclose and close_range.
   A handler of SIGURG, by which threads are preempted, ends no call early. A wait for a condition
   may end (0) after a handler ran in it. Three of the 1024 keys of thread-specific values are
   heddle's, and mallinfo counts what heddle allocates.
