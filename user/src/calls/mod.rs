@@ -100,6 +100,12 @@ fn made(call: impl FnOnce() -> Result<isize>) -> isize {
     if raw::is_called() {
         signals::interrupted();
     }
+    returned(result, before)
+}
+
+/// What a call returns that has found `before` in `errno`.
+#[inline]
+fn returned(result: Result<isize>, before: c_int) -> isize {
     match result {
         Ok(value) => {
             errno::set(before);
@@ -121,17 +127,7 @@ fn made_on(call: impl FnOnce() -> Result<isize>) -> isize {
     if raw::is_called() {
         signals::called();
     }
-    match result {
-        Ok(value) => {
-            errno::set(before);
-            value
-        }
-        Err(Stop::Error(number)) => {
-            errno::set(number);
-            -1
-        }
-        Err(Stop::Cancelled) => unreachable!("such a call has no request to tell of"),
-    }
+    returned(result, before)
 }
 
 /// As [`made_on`], for functions that return an `int`.
