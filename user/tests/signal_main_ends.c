@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include "own_stack.h"
 #include "pending.h"
+#include "send.h"
 #include "unseen.h"
 #include <sys/wait.h>
 
@@ -30,17 +31,10 @@ static void on_signal(int number)
 
 static void send(int number, int from_child)
 {
-	if (!from_child) {
+	if (from_child)
+		send_from_child(number);
+	else
 		CHECK_EQ(kill(getpid(), number), 0);
-		return;
-	}
-	pid_t process = getpid(), child = fork();
-	CHECK(child >= 0);
-	if (child == 0)
-		_exit(kill(process, number) != 0);
-	int status;
-	CHECK_EQ(waitpid(child, &status, 0), child);
-	CHECK_EQ(status, 0);
 }
 
 /* Its end is known by then. */

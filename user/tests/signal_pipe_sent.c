@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include "check.h"
 #include "pending.h"
+#include "send.h"
 #include "unseen.h"
 #include <signal.h>
 #include <sys/wait.h>
@@ -35,14 +36,7 @@ static pid_t send(int number, int by)
 		CHECK_EQ(by == OWN ? kill(getpid(), number) : kill_unseen(getpid(), number), 0);
 		return getpid();
 	}
-	pid_t process = getpid(), child = fork();
-	CHECK(child >= 0);
-	if (child == 0)
-		_exit(kill(process, number) != 0);
-	int status;
-	CHECK_EQ(waitpid(child, &status, 0), child);
-	CHECK_EQ(status, 0);
-	return child;
+	return send_from_child(number);
 }
 
 static void *computes(void *arg)
