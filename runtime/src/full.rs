@@ -301,6 +301,12 @@ pub(crate) fn here() -> Option<Here> {
     }
 }
 
+/// Whether the caller is a full thread and the only thread that belongs to its worker: nobody else
+/// is held up when it blocks there. A hint.
+pub fn is_alone() -> bool {
+    me().is_some() && here().is_some_and(|here| here.has_one_thread())
+}
+
 #[inline(never)]
 fn own_here() -> Option<Here> {
     let pin = pin();

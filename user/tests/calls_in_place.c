@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
  * What does not wait as a rule costs its system call alone: no kernel thread makes it for the
- * caller, and a file that is to be opened is not looked at first.
+ * caller, and a file that is to be opened is not looked at first. So it is with what waits for a
+ * disk, while the caller is the only thread that its worker has.
  */
 #define _GNU_SOURCE
 #include "check.h"
@@ -78,6 +79,8 @@ static void *calls(void *arg)
 	CHECK_EQ(ftruncate(file, 100), 0);
 	CHECK_EQ(truncate(path, 50), 0);
 	CHECK_EQ(lseek(file, 0, SEEK_END), 50);
+	CHECK_EQ(write(file, "more", 4), 4);
+	CHECK_EQ(fsync(file), 0);
 	close(file);
 	CHECK_EQ(__atomic_load_n(&looked_at, __ATOMIC_SEQ_CST), 0);
 	CHECK_EQ(helpers(), 0);

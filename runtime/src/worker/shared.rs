@@ -4,6 +4,7 @@
 //! Invariant: only what is marked "shared" in [`Worker`] is touched, but for
 //! [`Worker::look_after_full`] and [`Worker::readiness`], which are the worker's own business.
 
+use core::sync::atomic::Ordering::Relaxed;
 use std::io;
 
 use super::Worker;
@@ -64,6 +65,12 @@ impl Worker {
         let io = |epoll: &Epoll| epoll.waiting() != 0;
         let own = matches!(&self.reactor, Reactor::Epoll(epoll) if full::exist() && io(epoll));
         own || self.waits.first().is_some() || self.nested.get().is_some_and(io)
+    }
+
+    /// Whether a full thread that runs here is the only thread that belongs here; a hint.
+    pub fn has_one_thread(&self) -> bool {
+        let live = self.live_full.load(Relaxed) + self.live.load(Relaxed);
+        live == 1 && self.fresh.len() == 0
     }
 
     /// Where full threads of this worker wait for descriptors, and all where there is no ring.

@@ -1,14 +1,14 @@
 //! Files on disks, which are always ready and yet may sleep.
 //!
-//! What has to wait for the disk is done on a kernel thread of the blocking pool. Done in place is
-//! what only copies memory: files of the kernel's own (`/proc`, `tmpfs`), and buffered writes on
+//! What has to wait for the disk is done on a kernel thread of the blocking pool, unless the caller
+//! is the only thread of its worker. Done in place is what only copies memory: files of the kernel's own (`/proc`, `tmpfs`), and buffered writes on
 //! file systems that can't be asked not to sleep; when one of those sleeps after all (too many
 //! unwritten pages), the runtime's monitor adds a worker.
 
 use core::ffi::c_int;
 
 use super::transfer::{Direction, HERE, Parts, Transfer};
-use super::{Result, Stop, checked, elsewhere, flags_of, known};
+use super::{Result, Stop, checked, flags_of, known, unless_alone};
 use crate::errno;
 use crate::sys::direct;
 
@@ -67,7 +67,7 @@ pub fn transfer(transfer: &Transfer, parts: Parts) -> Result<isize> {
     if is_buffered || is_in_memory(transfer.fd) {
         return checked(transfer.plain(parts));
     }
-    elsewhere(move || transfer.plain(parts))
+    checked(unless_alone(|| transfer.plain(parts)))
 }
 
 /// Whether an offset is one: to the calls that take flags, -1 means something else.

@@ -1,5 +1,6 @@
 //! Calls that sleep in the kernel and have nothing that a ring could wait for: each is made on a
-//! kernel thread of the blocking pool, with the caller's arguments.
+//! kernel thread of the blocking pool, with the caller's arguments; in place, if it waits for a disk
+//! and the caller is the only thread of its worker.
 //!
 //! A disk goes on when a signal or a cancellation comes, which is acted on when it is done. What
 //! changes a file's name or length is not here, nor taken over at all: it is done in memory.
@@ -13,12 +14,12 @@ use libc::{off_t, ssize_t};
 
 use heddle::raw;
 
-use super::{away, exported, interruptible, interruptible_on, made, made_on};
+use super::{exported, interruptible, interruptible_on, made, made_on, unless_alone};
 use crate::threads::{cancel, signals};
 
-/// Makes a call on the pool; no point of cancellation.
+/// Makes a call that waits for a disk; no point of cancellation.
 fn plainly<T>(call: impl FnOnce() -> T) -> T {
-    let result = away(call);
+    let result = unless_alone(call);
     signals::answer_if_called();
     result
 }

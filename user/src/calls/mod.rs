@@ -313,6 +313,12 @@ fn away<T>(call: impl FnOnce() -> T) -> T {
     heddle::blocking(told(call)).get().result()
 }
 
+/// As [`away`], for what waits for a disk alone. Where nobody else needs the caller's worker it is
+/// made in place: to hand it over, and the caller back, costs more than most disks take.
+fn unless_alone<T>(call: impl FnOnce() -> T) -> T {
+    if raw::is_alone() { call() } else { away(call) }
+}
+
 /// As [`away`], for what ends when another thread, or a child, has done something.
 pub fn away_for_long<T>(call: impl FnOnce() -> T) -> T {
     raw::open_ended(told(call)).get().result()
@@ -376,12 +382,7 @@ fn told<T>(call: impl FnOnce() -> T) -> impl FnOnce() -> Lent<Told<T>> + Send {
     }
 }
 
-/// As [`away`], for a system call.
-fn elsewhere(call: impl FnOnce() -> isize) -> Result<isize> {
-    checked(away(call))
-}
-
-/// As [`elsewhere`], for one that the kernel ends when a signal comes: so it is when the caller has
+/// As [`away`], for a system call that the kernel ends when a signal comes: so it is when the caller has
 /// a handler to run, or is cancelled. `always`: it fails after every handler.
 fn interruptible(always: bool, mut call: impl FnMut() -> isize) -> Result<isize> {
     loop {
