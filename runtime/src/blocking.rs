@@ -13,6 +13,7 @@
 //! another thread does ([`open_ended`], [`interruptible`]) get as many as the kernel gives: the
 //! thread that they wait for may need one, too.
 
+mod alone;
 mod leavable;
 mod parting;
 
@@ -29,6 +30,8 @@ use crate::deadlock::HELPERS_IDLE;
 use crate::sys::{clock, signals, task};
 use crate::{full, io, lot, sched, wait};
 
+pub(crate) use alone::InPlace;
+pub use alone::alone;
 pub use leavable::leavable;
 
 /// Most kernel threads of the pool beside those for open-ended jobs. More jobs wait for a thread.

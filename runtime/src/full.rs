@@ -41,6 +41,8 @@ struct Own {
     left_after: Cell<u32>,
     /// It answers calls wherever it is: [`answering`].
     answers: Cell<bool>,
+    /// When it has waited for a disk last.
+    waited_ns: Cell<u64>,
 }
 
 impl Own {
@@ -48,7 +50,8 @@ impl Own {
         let (thread, pins) = (Cell::new(thread), Cell::new(pins));
         let (has_work, answers) = (Cell::new(false), Cell::new(false));
         let (left_at, left_after) = (Cell::new(Place::NOWHERE), Cell::new(u32::MAX));
-        Own { thread, pins, has_work, left_at, left_after, answers }
+        let waited_ns = Cell::new(0);
+        Own { thread, pins, has_work, left_at, left_after, answers, waited_ns }
     }
 }
 
@@ -157,6 +160,16 @@ pub(crate) fn computes() -> bool {
         let after = own.left_after.get().wrapping_add(1);
         own.thread.get().is_some_and(|me| me.switches.get() == after)
     })
+}
+
+/// When the calling full thread has waited for a disk last; 0 = never.
+pub(crate) fn waited_ns() -> u64 {
+    OWN.with(|own| own.waited_ns.get())
+}
+
+/// The calling full thread has waited for a disk until now.
+pub(crate) fn has_waited(now: u64) {
+    OWN.with(|own| own.waited_ns.set(now));
 }
 
 /// Makes a call of a guarded text (`preempt.rs`) in which the calling full thread may sleep for
@@ -301,12 +314,6 @@ pub(crate) fn here() -> Option<Here> {
     }
 }
 
-/// Whether the caller is a full thread and the only thread that belongs to its worker: nobody else
-/// is held up when it blocks there. A hint.
-pub fn is_alone() -> bool {
-    me().is_some() && here().is_some_and(|here| here.has_one_thread())
-}
-
 #[inline(never)]
 fn own_here() -> Option<Here> {
     let pin = pin();
@@ -332,6 +339,11 @@ pub(crate) fn give_way() -> bool {
 #[inline(never)]
 pub fn give_way_to_events() {
     on_worker(Worker::give_way_to_events);
+}
+
+/// See [`Worker::leave_to_others`].
+pub(crate) fn leave_to_others(always: bool) {
+    on_worker(|worker, me| worker.leave_to_others(me, always));
 }
 
 #[inline(always)]

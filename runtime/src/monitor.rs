@@ -301,11 +301,10 @@ impl Watch {
         if stuck && worker.has_waiting_full() {
             worker.rescue();
         }
-        let waiting = worker.ready.load(Relaxed) != 0
-            || worker.fresh.len() + worker.offered.len() != 0
-            || !worker.inbox.is_empty();
-        let mut blocked = stuck && worker.blocked.load(Relaxed);
-        if stuck && (waiting && !blocked || full::exist() && is_due(&seen)) {
+        let waiting = does_anybody_wait(worker);
+        let in_place = worker.in_place.load(Relaxed);
+        let mut blocked = stuck && worker.blocked.load(Relaxed) && !in_place;
+        if stuck && !in_place && (waiting && !blocked || full::exist() && is_due(&seen)) {
             blocked = self.relieve(worker, &mut seen, running, waiting);
         }
         let computes = running.is_some_and(|thread| self.kept.computes(thread));
@@ -313,7 +312,7 @@ impl Watch {
         worker.seen.set(seen);
         worker.blocked.store(blocked, Relaxed);
         let is_full = running.is_some_and(|thread| thread.kind.get() == ThreadKind::Full);
-        if is_full && (stuck || computes) && !blocked {
+        if is_full && (stuck || computes) && !blocked && !in_place {
             self.kept.add(worker);
         }
     }
@@ -384,6 +383,13 @@ impl Watch {
             preempt::ask(worker, before.switches);
         }
     }
+}
+
+/// Whether threads are ready that `worker` has to run.
+fn does_anybody_wait(worker: &Worker) -> bool {
+    worker.ready.load(Relaxed) != 0
+        || worker.fresh.len() + worker.offered.len() != 0
+        || !worker.inbox.is_empty()
 }
 
 /// Whether it is time to ask the kernel again what a worker does for which nobody waits, or which

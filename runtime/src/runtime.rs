@@ -16,6 +16,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize};
 use std::io;
 use std::sync::{Mutex, OnceLock};
 
+use crate::blocking::InPlace;
 use crate::config::{Backend, Config, Settings};
 use crate::control::{self, Control};
 use crate::monitor::Monitor;
@@ -26,7 +27,7 @@ use crate::sys::memory;
 use crate::worker::Worker;
 use crate::{fork, full, table};
 
-use self::wakes::{is_blocked, load};
+use self::wakes::load;
 
 /// Workers of a block of the table.
 const BLOCK: usize = 256;
@@ -47,6 +48,8 @@ pub(crate) struct Runtime {
     pub nappers: AtomicU32,
     /// Workers whose thread is blocked in the kernel, as the monitor last saw.
     pub blocked: AtomicU32,
+    /// Workers that wait in place besides.
+    pub in_place: InPlace,
     /// Workers that have a kernel thread.
     pub seated: AtomicU32,
     pub steward: Steward,
@@ -176,6 +179,7 @@ impl Runtime {
             sleepers: AtomicU32::new(0),
             nappers: AtomicU32::new(0),
             blocked: AtomicU32::new(0),
+            in_place: InPlace::new(),
             seated: AtomicU32::new(0),
             steward: Steward::new(),
             turn: AtomicUsize::new(0),
@@ -265,7 +269,7 @@ impl Runtime {
                 let local = here.worker();
                 let other = self.other_than(local);
                 match other {
-                    Some(other) if load(other) + 1 < load(local) && !is_blocked(other) => {
+                    Some(other) if load(other) + 1 < load(local) && !other.is_blocked() => {
                         deliver(other, thread);
                     }
                     _ => {
@@ -281,7 +285,7 @@ impl Runtime {
                 let turn = self.turn.fetch_add(1, Relaxed);
                 let (one, two) = (self.worker(turn % count), self.worker((turn + 1) % count));
                 let chosen = if load(two) < load(one) { two } else { one };
-                deliver(if is_blocked(chosen) { self.stand_in(chosen) } else { chosen }, thread);
+                deliver(if chosen.is_blocked() { self.stand_in(chosen) } else { chosen }, thread);
             }
         }
     }
@@ -300,7 +304,7 @@ impl Runtime {
     /// A worker that runs, in place of one that is blocked in the kernel.
     #[cold]
     fn stand_in(&self, blocked: &'static Worker) -> &'static Worker {
-        let runs = |worker: &&'static Worker| !worker.sleeping.is_asleep() && !is_blocked(worker);
+        let runs = |worker: &&'static Worker| !worker.sleeping.is_asleep() && !worker.is_blocked();
         self.workers().find(runs).unwrap_or(blocked)
     }
 

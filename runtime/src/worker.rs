@@ -76,6 +76,8 @@ pub(crate) enum Post {
     Ended(&'static Control),
     /// It parked and asked for hibernation, and there are enough drowsy threads.
     Hibernate(&'static Control),
+    /// It moves to that worker, whose sleep it has claimed.
+    Moves(&'static Control, &'static Worker),
 }
 
 /// See the file's head. The poll word is at offset 0, reachable as `%gs:0` on x86-64.
@@ -163,6 +165,8 @@ pub(crate) struct Worker {
     pub rest: AtomicBool,
     /// Shared: the thread that it runs is blocked in the kernel; the monitor says so.
     pub blocked: AtomicBool,
+    /// Shared: that thread waits in place (`blocking/alone.rs`).
+    pub in_place: AtomicBool,
     /// Shared: a thread that computes keeps it; the monitor says so.
     pub kept: AtomicBool,
     /// Shared: cancellations asked for by others.
@@ -244,6 +248,7 @@ impl Worker {
             patience: Patience::new(now),
             rest: AtomicBool::new(false),
             blocked: AtomicBool::new(false),
+            in_place: AtomicBool::new(false),
             kept: AtomicBool::new(false),
             requests: Requests::new(),
             resort: AtomicBool::new(false),

@@ -5,9 +5,8 @@
  * added to by several stay whole, in whatever mode they are opened.
  */
 #define _GNU_SOURCE
-#include "check.h"
+#include "kill_until.h"
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -45,6 +44,8 @@ static void use_numbers(int fds[2])
 	CHECK_ERRNO(pwrite(fds[1], block, 1, 0), EBADF);
 }
 
+static int ended;
+
 static void *fills(void *fd)
 {
 	static char block[1 << 20];
@@ -53,18 +54,18 @@ static void *fills(void *fd)
 	/* A part is told when a handler has run. */
 	ssize_t count = write((int)(long)fd, block, sizeof block);
 	CHECK(count > 0 && count < (ssize_t)sizeof block);
+	add_value(&ended, 1);
 	CHECK_ERRNO(write((int)(long)fd, block, sizeof block), EINTR);
+	add_value(&ended, 1);
 	return NULL;
 }
 
 static void fill_until_called(int fd)
 {
+	set_value(&ended, 0);
 	pthread_t filler = start_thread(fills, (void *)(long)fd);
 
-	for (int i = 0; i < 2; i++) {
-		sleep_ms(40);
-		CHECK_EQ(pthread_kill(filler, SIGUSR1), 0);
-	}
+	kill_until(filler, SIGUSR1, &ended, 2);
 	join_thread(filler);
 }
 

@@ -88,7 +88,7 @@ impl Spares {
 impl Watch {
     /// Looks at every worker, and has as many run as should; true when one is not asleep.
     pub(super) fn attend(&mut self, now: u64) -> bool {
-        let (mut runs, mut blocked) = (0, 0);
+        let (mut runs, mut blocked, mut in_place) = (0, 0, 0);
         self.spares.begin();
         for worker in self.runtime.workers() {
             let is_asleep = worker.sleeping.is_asleep();
@@ -99,14 +99,16 @@ impl Watch {
                 continue;
             }
             self.look_at(worker);
-            if worker.blocked.load(Relaxed) {
+            if worker.in_place.load(Relaxed) {
+                in_place += 1;
+            } else if worker.blocked.load(Relaxed) {
                 blocked += 1;
             } else {
                 runs += 1;
             }
         }
         self.runtime.blocked.store(blocked, Relaxed);
-        if blocked != 0 {
+        if blocked + in_place != 0 {
             self.compensate(runs);
         }
         self.keep_ready();
@@ -118,7 +120,7 @@ impl Watch {
                 self.runtime.wake_a_sleeper();
             }
         }
-        runs + blocked != 0
+        runs + blocked + in_place != 0
     }
 
     /// Finds workers for the threads of blocked ones that may move; `runs` workers are not blocked
@@ -126,7 +128,7 @@ impl Watch {
     fn compensate(&mut self, mut runs: u32) {
         let runtime = self.runtime;
         for worker in runtime.workers() {
-            if !worker.blocked.load(Relaxed) || !is_left(worker) {
+            if !worker.is_blocked() || !is_left(worker) {
                 continue;
             }
             if runs >= runtime.config.workers as u32 {
@@ -179,7 +181,7 @@ impl Watch {
         let surplus = runs.saturating_sub(self.runtime.config.workers as u32);
         let count = self.runtime.count();
         let awake = (0..count).rev().map(|index| self.runtime.worker(index)).filter(|worker| {
-            let runs = !worker.sleeping.is_asleep() && !worker.blocked.load(Relaxed);
+            let runs = !worker.sleeping.is_asleep() && !worker.is_blocked();
             runs && !worker.seat.is_empty()
         });
         for worker in awake.take(surplus as usize) {

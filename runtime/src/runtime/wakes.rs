@@ -17,7 +17,12 @@ impl Runtime {
     /// one more for each that is blocked in the kernel.
     fn awake_beyond(&self) -> i64 {
         let awake = i64::from(self.seated.load(Relaxed)) - i64::from(self.sleepers.load(Relaxed));
-        awake - self.config.workers as i64 - i64::from(self.blocked.load(Relaxed))
+        awake - self.config.workers as i64 - i64::from(self.blocked())
+    }
+
+    /// Workers whose thread is blocked in the kernel, as far as is known.
+    pub fn blocked(&self) -> u32 {
+        self.blocked.load(Relaxed) + self.in_place.count()
     }
 
     /// Whether fewer workers are awake than should run.
@@ -38,7 +43,7 @@ impl Runtime {
         }
         // One that was woken just now counts among those that sleep until it runs. Unless somebody
         // is blocked, a spare worker must not be there before it.
-        let is_any_blocked = self.blocked.load(Relaxed) != 0;
+        let is_any_blocked = self.blocked() != 0;
         let count = if is_any_blocked { usize::MAX } else { self.config.workers };
         self.wake_first(count);
     }
@@ -86,7 +91,7 @@ impl Runtime {
     /// is blocked in the kernel.
     pub fn give_away(&'static self, surplus: &'static Worker) {
         let runs = |worker: &&'static Worker| {
-            !ptr::eq(*worker, surplus) && !is_blocked(worker) && !worker.sleeping.is_asleep()
+            !ptr::eq(*worker, surplus) && !worker.is_blocked() && !worker.sleeping.is_asleep()
         };
         if let Some(other) = self.workers().filter(runs).min_by_key(|worker| load(worker)) {
             surplus.hand_over(other);
@@ -99,9 +104,4 @@ pub(super) fn load(worker: &Worker) -> u32 {
     let waiting = worker.fresh.len() + worker.offered.len();
     let live = worker.live.load(Relaxed) + worker.live_full.load(Relaxed);
     live + waiting + worker.ready.load(Relaxed)
-}
-
-/// Whether the thread that it runs is blocked in the kernel, as the monitor last saw.
-pub(super) fn is_blocked(worker: &Worker) -> bool {
-    worker.blocked.load(Relaxed)
 }

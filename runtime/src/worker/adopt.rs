@@ -108,7 +108,8 @@ impl Worker {
         self.offered.push(thread);
     }
 
-    fn own(&'static self, thread: &Control) {
+    /// The thread's worker is this one from now on.
+    pub(super) fn own(&'static self, thread: &Control) {
         thread.worker.store(ptr::from_ref(self).cast_mut(), Relaxed);
         let record = thread.record();
         record.set_worker(self.index as u16);

@@ -55,7 +55,7 @@ impl Worker {
     /// Whether it should look for something to do at others. A spare worker that stands in for
     /// nobody, as one that was made just now, must not be faster than a worker that was woken.
     fn may_steal(&self) -> bool {
-        let stands_in = !self.is_spare() || self.runtime.blocked.load(Relaxed) != 0;
+        let stands_in = !self.is_spare() || self.runtime.blocked() != 0;
         stands_in && !self.runtime.has_surplus()
     }
 

@@ -110,7 +110,7 @@ impl Worker {
 
     /// Whether those who are not time-critical have their turns here, one after the other.
     fn takes_turns(&self) -> bool {
-        self.offered.fast_priority() == 0 && !self.blocked.load(Relaxed) && !self.rest.load(Relaxed)
+        self.offered.fast_priority() == 0 && !self.is_blocked() && !self.rest.load(Relaxed)
     }
 
     /// Hands the ready full threads for which this worker was woken to one that runs and has a

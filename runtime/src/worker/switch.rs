@@ -175,6 +175,12 @@ impl Worker {
         record.set_state(State::Ready);
     }
 
+    /// Moves the calling thread, a full one, to a worker whose sleep it has claimed.
+    pub fn move_to(&'static self, me: &'static Control, to: &'static Worker) {
+        self.post.set(Post::Moves(me, to));
+        self.to_scheduler(me);
+    }
+
     /// Ends the calling thread; its reference is given up once its stack is left.
     pub fn end(&'static self, me: &'static Control) -> ! {
         if me.kind.get() == Kind::Full {
@@ -333,6 +339,10 @@ impl Worker {
                 sched::release(thread);
             }
             Post::Hibernate(thread) => self.drowsy.hibernate_oldest(thread),
+            Post::Moves(thread, to) => {
+                self.live_full.fetch_sub(1, Relaxed);
+                to.take_in(thread);
+            }
         }
     }
 

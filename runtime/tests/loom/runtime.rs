@@ -25,6 +25,15 @@ use crate::worker::Worker;
 /// ever while a third waits to run.
 const REFUSALS: u32 = 2;
 
+/// Nobody waits in place.
+pub struct InPlace;
+
+impl InPlace {
+    pub fn count(&self) -> u32 {
+        0
+    }
+}
+
 pub struct Runtime {
     pub config: Config,
     pub steward: Steward,
@@ -32,6 +41,7 @@ pub struct Runtime {
     pub sleepers: core::sync::atomic::AtomicU32,
     pub nappers: core::sync::atomic::AtomicU32,
     pub blocked: AtomicU32,
+    pub in_place: InPlace,
     pub seated: core::sync::atomic::AtomicU32,
     count: AtomicUsize,
     workers: OnceLock<Vec<Worker>>,
@@ -106,6 +116,7 @@ impl Runtime {
             sleepers: 0.into(),
             nappers: 0.into(),
             blocked: AtomicU32::new(0),
+            in_place: InPlace,
             seated: count.into(),
             count: AtomicUsize::new(count as usize),
             workers: OnceLock::new(),

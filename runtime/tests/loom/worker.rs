@@ -43,8 +43,9 @@ pub struct Worker {
     pub asked: loom::sync::atomic::AtomicU32,
     pub is_turn: loom::sync::atomic::AtomicBool,
     pub blocked: AtomicBool,
+    pub in_place: AtomicBool,
     pub kept: AtomicBool,
-    pub live_full: AtomicU32,
+    pub live_full: loom::sync::atomic::AtomicU32,
     pub queues: Empty,
     pub fresh: Fresh,
     pub offered: Box<Offered>,
@@ -186,8 +187,9 @@ impl Worker {
             asked: loom::sync::atomic::AtomicU32::new(u32::MAX),
             is_turn: loom::sync::atomic::AtomicBool::new(false),
             blocked: AtomicBool::new(false),
+            in_place: AtomicBool::new(false),
             kept: AtomicBool::new(false),
-            live_full: AtomicU32::new(0),
+            live_full: loom::sync::atomic::AtomicU32::new(0),
             queues: Empty,
             fresh: Fresh::new(),
             offered: room(),
@@ -254,6 +256,7 @@ impl Worker {
             if self.runtime.config.is_patient && self.steer_budget(now) {
                 self.hand_on(now);
             }
+            self.inbox.drain(|thread| self.offered.push(thread));
             self.share(now);
             if self.fresh.len() != 0 {
                 self.adopt_from(&self.fresh, u32::MAX);
@@ -271,12 +274,20 @@ impl Worker {
         }
     }
 
+    pub fn is_blocked(&self) -> bool {
+        self.blocked.load(Relaxed)
+    }
+
     pub fn spend(&self) -> bool {
         self.looks.load(Relaxed)
     }
 
-    pub fn adopt(&'static self, thread: &'static Control) {
+    pub fn own(&'static self, thread: &Control) {
         thread.worker.store(ptr::from_ref(self).cast_mut().cast(), Relaxed);
+    }
+
+    pub fn adopt(&'static self, thread: &'static Control) {
+        self.own(thread);
         self.live_full.fetch_add(1, Relaxed);
         fence(SeqCst);
         self.offered.push(thread);

@@ -1,9 +1,10 @@
 //! Files on disks, which are always ready and yet may sleep.
 //!
 //! What has to wait for the disk is done on a kernel thread of the blocking pool, unless the caller
-//! is the only thread of its worker. Done in place is what only copies memory: files of the kernel's own (`/proc`, `tmpfs`), and buffered writes on
-//! file systems that can't be asked not to sleep; when one of those sleeps after all (too many
-//! unwritten pages), the runtime's monitor adds a worker.
+//! has a worker for itself. Done in place for all is what only copies memory: files of the kernel's
+//! own (`/proc`, `tmpfs`), and buffered writes on file systems that can't be asked not to sleep;
+//! when one of those sleeps after all (too many unwritten pages), the runtime's monitor adds a
+//! worker.
 
 use core::ffi::c_int;
 

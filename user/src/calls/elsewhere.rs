@@ -1,6 +1,6 @@
 //! Calls that sleep in the kernel and have nothing that a ring could wait for: each is made on a
-//! kernel thread of the blocking pool, with the caller's arguments; in place, if it waits for a disk
-//! and the caller is the only thread of its worker.
+//! kernel thread of the blocking pool, with the caller's arguments; in place, if it waits for a
+//! disk and the caller has a worker for itself.
 //!
 //! A disk goes on when a signal or a cancellation comes, which is acted on when it is done. What
 //! changes a file's name or length is not here, nor taken over at all: it is done in memory.

@@ -313,10 +313,10 @@ fn away<T>(call: impl FnOnce() -> T) -> T {
     heddle::blocking(told(call)).get().result()
 }
 
-/// As [`away`], for what waits for a disk alone. Where nobody else needs the caller's worker it is
-/// made in place: to hand it over, and the caller back, costs more than most disks take.
+/// As [`away`], for what waits for a disk alone: in place, where the caller has its worker for
+/// itself, or gets one.
 fn unless_alone<T>(call: impl FnOnce() -> T) -> T {
-    if raw::is_alone() { call() } else { away(call) }
+    raw::alone(call, away)
 }
 
 /// As [`away`], for what ends when another thread, or a child, has done something.
@@ -382,8 +382,8 @@ fn told<T>(call: impl FnOnce() -> T) -> impl FnOnce() -> Lent<Told<T>> + Send {
     }
 }
 
-/// As [`away`], for a system call that the kernel ends when a signal comes: so it is when the caller has
-/// a handler to run, or is cancelled. `always`: it fails after every handler.
+/// As [`away`], for a system call that the kernel ends when a signal comes: so it is when the
+/// caller has a handler to run, or is cancelled. `always`: it fails after every handler.
 fn interruptible(always: bool, mut call: impl FnMut() -> isize) -> Result<isize> {
     loop {
         let result = raw::blocking_interruptible(told(&mut call), signals::is_due).get().result();
