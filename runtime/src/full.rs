@@ -206,26 +206,29 @@ pub(crate) fn answers() -> bool {
 /// simulation all contexts run on one kernel thread and share its storage, so each takes up its
 /// own as it goes on.
 #[cfg(feature = "sim")]
-pub(crate) struct Kept(Option<&'static Control>, u32, bool);
+pub(crate) struct Kept(Option<&'static Control>, u32, bool, u64);
 
 #[cfg(feature = "sim")]
 pub(crate) fn keep() -> Kept {
-    OWN.with(|own| Kept(own.thread.get(), own.pins.get(), own.has_work.get()))
+    OWN.with(|own| {
+        Kept(own.thread.get(), own.pins.get(), own.has_work.get(), own.waited_ns.get())
+    })
 }
 
 #[cfg(feature = "sim")]
-pub(crate) fn take_up(Kept(thread, pins, has_work): Kept) {
+pub(crate) fn take_up(Kept(thread, pins, has_work, waited_ns): Kept) {
     OWN.with(|own| {
         own.thread.set(thread);
         own.pins.set(pins);
         own.has_work.set(has_work);
+        own.waited_ns.set(waited_ns);
     });
 }
 
 /// `thread` is about to run its first own code in a simulation; `None`: a worker's loop is.
 #[cfg(feature = "sim")]
 pub(crate) fn begin_in_simulation(thread: Option<&'static Control>) {
-    take_up(Kept(thread.filter(|it| it.kind.get() == crate::control::Kind::Full), 0, false));
+    take_up(Kept(thread.filter(|it| it.kind.get() == crate::control::Kind::Full), 0, false, 0));
 }
 
 /// Whether the calling thread is pinned.

@@ -49,8 +49,9 @@ fn nap(random: &Random) -> Duration {
 
 /// Something between two steps.
 fn pause(random: &Random) {
-    match random.below(8) {
-        0..=2 => (0..3).for_each(|_| sim::point()),
+    match random.below(9) {
+        0 => heddle::raw::alone(|| (0..9).for_each(|_| sim::point()), |call| call()),
+        1..=2 => (0..3).for_each(|_| sim::point()),
         3..=5 => thread::yield_now(),
         6 => thread::sleep(nap(random)),
         _ => drop(sim::operate(random.below(60_000), random.below(2) * 30_000)),
