@@ -2,7 +2,8 @@
  *
  * A thread that waits for a descriptor is told what has come for it before another thread closes
  * that, or puts another file there: the end of a connection that was shut down, or data; and
- * nothing of the file that gets the number next.
+ * nothing of the file that gets the number next. Who closes that one waits for nobody, although
+ * threads still wait for the first.
  */
 #define _GNU_SOURCE
 #include "check.h"
@@ -151,11 +152,36 @@ static void *closes(void *arg)
 	return arg;
 }
 
+static void *waits_on(void *fd)
+{
+	set_value(&ready, 1);
+	by_recv((int)(intptr_t)fd);
+	return fd;
+}
+
+/* The thread waits on in the first file, and the next one, of the same number, is ready. */
+static void *closes_again(void *arg)
+{
+	open_connection();
+	set_value(&ready, 0);
+	start_thread(waits_on, (void *)(intptr_t)ends[0]);
+	await_value(&ready, 1);
+	sleep_ms(20);
+	CHECK_EQ(close(ends[0]), 0);
+	CHECK_EQ(open("/dev/zero", O_RDONLY), ends[0]);
+	long before = now_ms();
+	CHECK_EQ(close(ends[0]), 0);
+	CHECK(now_ms() - before < 500);
+	return arg;
+}
+
 int main(void)
 {
 	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, others), 0);
 	join_thread(start_thread(closes, NULL));
 	closes(NULL);
 	CHECK_ERRNO(close(-1), EBADF);
+	join_thread(start_thread(closes_again, NULL));
+	closes_again(NULL);
 	return 0;
 }

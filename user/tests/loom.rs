@@ -243,7 +243,9 @@ impl Number {
             let left = if takes { 0 } else { 1 };
             self.there.compare_exchange(1, left, Relaxed, Relaxed).is_ok()
         };
-        self.counts.leave(counts::TRIES);
+        if may_try {
+            self.counts.leave(counts::TRIES, closed);
+        }
         got
     }
 
@@ -295,4 +297,24 @@ fn all_who_wait_try_before_the_number_is_closed() {
 #[test]
 fn nobody_tries_with_the_next_file() {
     closes(2, true);
+}
+
+/// The next file is ready, and the reader of the one before is not told of anything.
+#[test]
+fn who_waits_on_counts_no_more() {
+    loom::model(|| {
+        let number = Arc::new(counts::Counts::new());
+        assert!(number.are_none());
+        let closed = number.begin(counts::READS);
+        assert!(number.close(|_, _| false, true) == counts::Closing::Now);
+        let theirs = number.clone();
+        let reader = thread::spawn(move || theirs.leave(counts::READS, closed));
+        let next = number.begin(counts::READS);
+        assert!(number.close(|_, _| true, true) == counts::Closing::Later);
+        assert!(number.done(counts::READS, next));
+        number.leave(counts::TRIES, next);
+        assert!(number.close(|_, _| true, true) == counts::Closing::Now);
+        reader.join().unwrap();
+        assert!(number.are_none());
+    });
 }

@@ -57,16 +57,18 @@ impl Waiting {
     /// `EBADF`: the number was closed meanwhile.
     pub fn done(mut self) -> Result<Trying> {
         let Some(place) = self.place.take() else { return Ok(Trying(None)) };
-        let may_try = place.done(self.unit, self.closed);
-        let trying = Trying(Some(place));
-        if may_try { Ok(trying) } else { Err(Stop::Error(libc::EBADF)) }
+        if place.done(self.unit, self.closed) {
+            Ok(Trying(Some((place, self.closed))))
+        } else {
+            Err(Stop::Error(libc::EBADF))
+        }
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
         if let Some(place) = self.place {
-            place.leave(self.unit);
+            place.leave(self.unit, self.closed);
         }
     }
 }
@@ -74,12 +76,12 @@ impl Drop for Waiting {
 /// See [`Waiting::done`].
 #[must_use]
 #[derive(Default)]
-pub struct Trying(Option<&'static Counts>);
+pub struct Trying(Option<(&'static Counts, u64)>);
 
 impl Drop for Trying {
     fn drop(&mut self) {
-        if let Some(place) = self.0 {
-            place.leave(TRIES);
+        if let Some((place, closed)) = self.0 {
+            place.leave(TRIES, closed);
         }
     }
 }

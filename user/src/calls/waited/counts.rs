@@ -2,8 +2,9 @@
 //!
 //! Invariant: between [`Counts::done`], if that allows a try, and the end of the try nobody closes
 //! the number by [`Counts::close`], unless he has lost patience. All of it is one word, so that who
-//! is about to try and who is about to close can't miss each other. `tests/loom.rs` tries every
-//! order.
+//! is about to try and who is about to close can't miss each other. Those who waited when it was
+//! closed count no more: the number's next file is nothing to them, however ready it is, and they
+//! may wait for ever. `tests/loom.rs` tries every order.
 
 use core::sync::atomic::Ordering::SeqCst;
 
@@ -46,17 +47,20 @@ impl Counts {
     }
 
     /// The wait is over, and the caller tries until it says [`Counts::leave`] of [`TRIES`]. False:
-    /// it must not, for the number was closed since it began.
+    /// it must not, for the number was closed since it began, and counts no more.
     pub fn done(&self, unit: u64, closed: u64) -> bool {
-        let turned = |word| Some(word - unit * count(word, unit).min(1) + TRIES);
-        let before = self.0.fetch_update(SeqCst, SeqCst, turned).unwrap_or_else(|word| word);
-        before / CLOSED == closed
+        self.less(unit, closed, |word| word + TRIES)
     }
 
-    /// One less, unless who closes has lost patience.
-    pub fn leave(&self, unit: u64) {
-        let less = |word| (count(word, unit) != 0).then(|| word - unit);
-        let _ = self.0.fetch_update(SeqCst, SeqCst, less);
+    /// One less of those who have begun with `closed`, unless the number was closed since.
+    pub fn leave(&self, unit: u64, closed: u64) {
+        self.less(unit, closed, |word| word);
+    }
+
+    fn less(&self, unit: u64, closed: u64, then: impl Fn(u64) -> u64) -> bool {
+        let is_counted = |word| word / CLOSED == closed && count(word, unit) != 0;
+        let turned = |word| is_counted(word).then(|| then(word - unit));
+        self.0.fetch_update(SeqCst, SeqCst, turned).is_ok()
     }
 
     /// Whether nobody waits or tries.
@@ -77,9 +81,7 @@ impl Counts {
             if is_patient && (count(word, TRIES) != 0 || may_try()) {
                 return Closing::Later;
             }
-            let counts = if is_patient { word % CLOSED } else { 0 };
-            let closed = (word / CLOSED + 1) % CLOSED_MAX;
-            let new = counts + closed * CLOSED;
+            let new = (word / CLOSED + 1) % CLOSED_MAX * CLOSED;
             if self.0.compare_exchange(word, new, SeqCst, SeqCst).is_ok() {
                 return Closing::Now;
             }
