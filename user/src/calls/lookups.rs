@@ -3,7 +3,7 @@
 //!
 //! A handler may jump, or end the thread, and what the caller has lent may be gone then. So what a
 //! call reads and writes is a copy of its own. What a thread has set in its `_res` is not that
-//! kernel thread's.
+//! kernel thread's. Addresses as texts take no server, as in `names.rs`, and no kernel thread.
 //!
 //! # Safety
 //! For all exported functions of this file: as the C library's functions of the same name.
@@ -14,6 +14,7 @@ use core::slice;
 
 use libc::{hostent, sockaddr, sockaddr_storage, socklen_t};
 
+use super::names::is_address;
 use super::{away_answering, exported};
 use crate::threads::cancel;
 
@@ -223,6 +224,12 @@ exported! {
     ) -> c_int {
         // SAFETY: the caller's places, or copies of them; null where the caller's are.
         answered(|| unsafe {
+            let is_none = |place: *mut c_char, flag| place.is_null() || flags & flag != 0;
+            if is_none(host, libc::NI_NUMERICHOST) && is_none(service, libc::NI_NUMERICSERV) {
+                return getnameinfo(
+                    address, length, host, host_room, service, service_room, flags,
+                );
+            }
             let asked = copied(address.cast(), length);
             let is_host = !host.is_null();
             let is_service = !service.is_null();
@@ -258,6 +265,9 @@ exported! {
     ) -> c_int {
         // SAFETY: the caller's places, or copies of them.
         answered(|| unsafe {
+            if is_address(CStr::from_ptr(name)) {
+                return gethostbyname_r(name, entry, buffer, room, result, error);
+            }
             let asked = CStr::from_ptr(name).to_owned();
             let ask = move |at: Places| {
                 gethostbyname_r(asked.as_ptr(), at.entry, at.buffer, at.room, at.result, at.error)
@@ -274,6 +284,9 @@ exported! {
     ) -> c_int {
         // SAFETY: as above.
         answered(|| unsafe {
+            if is_address(CStr::from_ptr(name)) {
+                return gethostbyname2_r(name, family, entry, buffer, room, result, error);
+            }
             let asked = CStr::from_ptr(name).to_owned();
             let ask = move |at: Places| {
                 let Places { entry, buffer, room, result, error } = at;
