@@ -18,7 +18,8 @@
 //! one that becomes ready who computes makes room, whatever it has left: `monitor/kept.rs`.
 //! Slices are times by the clock: on a busy machine the monitor comes late.
 //!
-//! When all workers sleep the monitor sleeps as well; the first worker that wakes wakes it.
+//! When all workers sleep the monitor sleeps as well; the first worker that wakes wakes it. Where
+//! threads wake now and then it would look in vain most of the time otherwise.
 //!
 //! Invariant: the monitor waits for nobody, and allocates nothing: what it would wait for may be in
 //! the hands of a full thread that runs only when the monitor has found a worker for it. The
@@ -59,7 +60,10 @@ const TICK_FULL: Duration = Duration::from_millis(2);
 const TICK_SPINNING: Duration = Duration::from_millis(1);
 /// Looks after which the kernel is asked again what a blocked worker does.
 const LOOKS_PER_ASK: u32 = 64;
-/// Time without any running worker after which the monitor sleeps.
+/// Time without any running worker after which the monitor sleeps, but for the ends of rounds. Who
+/// wakes more often than that has nobody to wake beside.
+const PAUSE: Duration = Duration::from_millis(20);
+/// The same after which it sleeps until a worker wakes.
 const IDLE: Duration = Duration::from_millis(100);
 
 /// Most that a thread gets then, ns, and the least that one has had that makes room for others.
@@ -199,6 +203,10 @@ impl Watch {
                 self.sleep();
                 // Who has woken it may have left something, and sleep again.
                 (idle, is_tidy) = (Duration::ZERO, false);
+            } else if idle >= PAUSE {
+                let paused = self.pause(ROUND.saturating_sub(round));
+                idle += paused;
+                round += paused;
             }
         }
     }
@@ -221,6 +229,16 @@ impl Watch {
         let _counted = Waiting::new(&HELPERS_IDLE);
         self.runtime.steward.report();
         doze.wait();
+    }
+
+    /// Sleeps until a worker wakes, no longer than `most`; how long it has.
+    fn pause(&self, most: Duration) -> Duration {
+        let doze = &self.runtime.monitor.doze;
+        let before = clock::now_ns();
+        if doze.begin(|| self.runtime.workers().any(|w| !w.sleeping.is_asleep())) {
+            doze.wait_for(most);
+        }
+        Duration::from_nanos(clock::now_ns() - before)
     }
 
     /// Measures the stacks of some threads, so that `heddle ps` shows the peaks of living ones.

@@ -10,6 +10,7 @@
 //! awake, and so may block with threads that others should run, the monitor looks, or was woken.
 
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::Duration;
 
 use crate::model::{self, AtomicU32, fence};
 
@@ -41,6 +42,12 @@ impl Doze {
         while self.0.load(SeqCst) != 0 {
             model::futex_wait(&self.0, 1, None);
         }
+    }
+
+    /// As [`Doze::wait`], but no longer than `most`.
+    pub fn wait_for(&self, most: Duration) {
+        model::futex_wait(&self.0, 1, Some(most));
+        self.0.store(0, SeqCst);
     }
 
     /// A worker has left its sleep.
