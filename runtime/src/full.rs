@@ -210,9 +210,7 @@ pub(crate) struct Kept(Option<&'static Control>, u32, bool, u64);
 
 #[cfg(feature = "sim")]
 pub(crate) fn keep() -> Kept {
-    OWN.with(|own| {
-        Kept(own.thread.get(), own.pins.get(), own.has_work.get(), own.waited_ns.get())
-    })
+    OWN.with(|own| Kept(own.thread.get(), own.pins.get(), own.has_work.get(), own.waited_ns.get()))
 }
 
 #[cfg(feature = "sim")]
