@@ -3,6 +3,7 @@
 //! Invariants
 //! - A record below the high water can be stored to without a fault: its memory was reserved
 //!   before (a full /dev/shm raises SIGBUS at the store otherwise).
+//! - What is not in use yet is mapped without any right: mlockall() makes everything else resident.
 //! - The header's immutable numbers are written before its magic number, and never again.
 //!
 //! Protocol
@@ -26,7 +27,7 @@ use std::sync::atomic::{
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::FallocateFlags;
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 
 use crate::layout::{
     FLAG_NATIVE, FLAG_PARTIAL, HEADER_SIZE, MAGIC, RECORD_SIZE, RECORDS_MAX, ROLES_MAX,
@@ -302,9 +303,7 @@ impl Table {
             let end = backed.saturating_add(RECORD_STEP).min(self.capacity);
             let offset = RECORDS_OFFSET + backed as usize * RECORD_SIZE;
             let bytes = (end - backed) as usize * RECORD_SIZE;
-            if let Some(file) = &home.file
-                && reserve(file, offset, bytes).is_err()
-            {
+            if !self.give(&home, offset, bytes) {
                 self.turn_private(backed);
                 backed = self.capacity;
                 break;
@@ -343,9 +342,10 @@ impl Table {
         };
     }
 
-    /// Whether a part of the table has memory now.
-    fn reserve_shared(&self, offset: usize, bytes: usize) -> bool {
-        lock(&self.home).file.as_ref().is_none_or(|file| reserve(file, offset, bytes).is_ok())
+    /// Whether a part of the table has memory now, and may be stored to.
+    fn give(&self, home: &Home, offset: usize, bytes: usize) -> bool {
+        let has_memory = home.file.as_ref().is_none_or(|file| reserve(file, offset, bytes).is_ok());
+        has_memory && open(self.base, offset, bytes).is_ok()
     }
 
     /// A reader of this very table.
@@ -407,14 +407,13 @@ fn map(home: &Home, capacity: u32) -> Result<(NonNull<u8>, usize), Error> {
         .checked_mul(RECORD_SIZE)
         .and_then(|bytes| bytes.checked_add(RECORDS_OFFSET)?.checked_next_multiple_of(4096))
         .ok_or(Error::Full { capacity })?;
-    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    let first = RECORD_STEP.min(capacity) as usize * RECORD_SIZE;
+    let used = [(0, HEADER_SIZE + 4096), (TEXT_OFFSET, TEXT_STEP), (RECORDS_OFFSET, first)];
+    let protection = ProtFlags::empty();
     let base = match &home.file {
         Some(file) => {
             file.set_len(bytes as u64).map_err(Error::std_io("size the thread table"))?;
-            reserve(file, 0, HEADER_SIZE + 4096)?;
-            reserve(file, TEXT_OFFSET, TEXT_STEP)?;
-            let first = RECORD_STEP.min(capacity) as usize * RECORD_SIZE;
-            reserve(file, RECORDS_OFFSET, first)?;
+            used.iter().try_for_each(|(offset, bytes)| reserve(file, *offset, *bytes))?;
             let flags = MapFlags::SHARED | MapFlags::NORESERVE;
             // SAFETY: a fresh mapping at an address of the kernel's choice.
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, flags, file, 0) }
@@ -426,7 +425,21 @@ fn map(home: &Home, capacity: u32) -> Result<(NonNull<u8>, usize), Error> {
         }
     };
     let base = base.map_err(Error::io("map the thread table"))?;
-    Ok((NonNull::new(base.cast()).expect("mmap never returns null"), bytes))
+    let base = NonNull::new(base.cast()).expect("mmap never returns null");
+    if let Err(error) = used.iter().try_for_each(|(offset, bytes)| open(base, *offset, *bytes)) {
+        // SAFETY: the mapping made above, to which nobody has a reference.
+        let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), bytes) };
+        return Err(error);
+    }
+    Ok((base, bytes))
+}
+
+/// Lets a part of a mapping be read and stored to. The next part joins it: no mapping more.
+fn open(base: NonNull<u8>, offset: usize, bytes: usize) -> Result<(), Error> {
+    let rights = MprotectFlags::READ | MprotectFlags::WRITE;
+    // SAFETY: the range lies inside a table's own mapping, and rights that it gets harm nobody.
+    let opened = unsafe { rustix::mm::mprotect(base.as_ptr().add(offset).cast(), bytes, rights) };
+    opened.map_err(Error::io("open the thread table"))
 }
 
 /// Takes memory for a part of the file now, so that storing to it cannot fail later.

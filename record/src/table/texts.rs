@@ -66,7 +66,7 @@ impl Table {
         }
         let offset = ROLES_OFFSET + 4 * texts.roles_used;
         let in_new_page = offset.is_multiple_of(4096);
-        if in_new_page && !self.reserve_shared(offset, 4096) {
+        if in_new_page && !self.give(&lock(&self.home), offset, 4096) {
             return self.no_room() as u16;
         }
         let Some(role) = texts.keep_role(id, ROLES_MAX as usize) else {
@@ -92,7 +92,7 @@ impl Table {
             return self.no_room();
         };
         while texts.backed < end {
-            if !self.reserve_shared(TEXT_OFFSET + texts.backed, TEXT_STEP) {
+            if !self.give(&lock(&self.home), TEXT_OFFSET + texts.backed, TEXT_STEP) {
                 return self.no_room();
             }
             texts.backed += TEXT_STEP;

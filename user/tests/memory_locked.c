@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * A program that locks its memory, now and to come, gets its threads' stacks resident and little
+ * else: not what is there for threads that it never makes. Both before its first thread and after.
+ */
+#include "check.h"
+
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+/* What each thread asks for, and what may come besides: the libraries, and first stacks. */
+enum { STACK_KB = 256, THREADS = 4, MORE_KB = 128 << 10 };
+
+static void *nothing(void *arg)
+{
+	return arg;
+}
+
+static long resident_kb(void)
+{
+	long kb = -1;
+	char line[256];
+	FILE *status = fopen("/proc/self/status", "r");
+	CHECK(status);
+	while (fgets(line, sizeof(line), status))
+		if (sscanf(line, "VmRSS: %ld", &kb) == 1)
+			break;
+	fclose(status);
+	CHECK(kb > 0);
+	return kb;
+}
+
+static void run(void)
+{
+	pthread_t threads[THREADS];
+	pthread_attr_t attributes;
+	CHECK_EQ(pthread_attr_init(&attributes), 0);
+	CHECK_EQ(pthread_attr_setstacksize(&attributes, STACK_KB << 10), 0);
+	for (int i = 0; i < THREADS; i++)
+		CHECK_EQ(pthread_create(&threads[i], &attributes, nothing, NULL), 0);
+	for (int i = 0; i < THREADS; i++)
+		CHECK_EQ(pthread_join(threads[i], NULL), 0);
+	CHECK_EQ(pthread_attr_destroy(&attributes), 0);
+}
+
+static void lock_and_run(void)
+{
+	if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0)
+		SKIP("this user may not lock memory");
+	run();
+	long kb = resident_kb();
+	printf("%ld KiB resident\n", kb);
+	CHECK(kb < THREADS * STACK_KB + MORE_KB);
+}
+
+int main(void)
+{
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		run();
+		lock_and_run();
+		exit(0);
+	}
+	int status;
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	CHECK(WIFEXITED(status));
+	CHECK(WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 77);
+	lock_and_run();
+	return 0;
+}
