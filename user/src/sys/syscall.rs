@@ -3,8 +3,8 @@
 //! Taken are the calls that would tell of the worker instead of the thread, change it, or hold it:
 //! futex on a word of this process, for all threads, in all of its calls; what takes or tells a
 //! full thread's number; its CPU time, the yield, its mask, its alternate stack, its end, and what
-//! is in `scheduling.rs` and `kept.rs`, for full threads. All else goes to the kernel; what may
-//! sleep there so that the signals of a full thread end it.
+//! is in `scheduling.rs` and `kept.rs`, for full threads; a fork. All else goes to the kernel; what
+//! may sleep there so that the signals of a full thread end it.
 //!
 //! # Safety
 //! For the exported function: as the C library's function of the same name.
@@ -12,11 +12,11 @@
 use core::ffi::{c_int, c_long, c_ulong};
 
 use super::futex::{self, Call};
-use super::{cpu_clock, identity, interruptible, kept, scheduling};
+use super::{cpu_clock, identity, interruptible, kept, own_memory, scheduling};
 use crate::calls::mask;
 use crate::errno;
-use crate::threads::signals::{self, Ran, alternate, process};
-use crate::threads::{cancel, end, is_number, running};
+use crate::threads::signals::{self, Ran, actions, alternate, process};
+use crate::threads::{cancel, end, fork, is_number, running};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn heddle_user_syscall(
@@ -52,6 +52,9 @@ pub unsafe extern "C-unwind" fn heddle_user_syscall(
             Some(me) => end::end_by_number(me),
             None => None,
         },
+        libc::SYS_clone | libc::SYS_clone3 | FORK if makes_process(number, a, b) => {
+            return forked(number, [a, b, c, d, e, f]);
+        }
         futex::WAITV | futex::WAIT => {
             return futex::waiting_in_kernel(|| of_thread(number, [a, b, c, d, e, f]));
         }
@@ -66,6 +69,36 @@ pub unsafe extern "C-unwind" fn heddle_user_syscall(
         Some(Err(number)) => failed(number),
         None => real(number, [a, b, c, d, e, f]),
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+const FORK: c_long = libc::SYS_fork;
+/// No call has it: elsewhere there is only `clone`.
+#[cfg(not(target_arch = "x86_64"))]
+const FORK: c_long = -1;
+
+/// Whether a call makes a process that goes on here in memory of its own. What a new thread needs
+/// besides, or a child in this memory or on another stack, is its maker's to give.
+fn makes_process(number: c_long, first: usize, second: usize) -> bool {
+    let (flags, stack) = match number {
+        libc::SYS_clone => (first as u64, second as u64),
+        libc::SYS_clone3 => match own_memory::read(first as *const [u64; 6]) {
+            Ok([flags, .., stack]) => (flags, stack),
+            Err(_) => return false,
+        },
+        _ => (0, 0),
+    };
+    flags & libc::CLONE_VM as u64 == 0 && stack == 0 && !actions::is_in_vfork()
+}
+
+/// A fork by number, of which the C library's handlers learn nothing: the child of a full thread
+/// would take itself for a thread on a worker, and wait for threads of its parent.
+fn forked(number: c_long, arguments: [usize; 6]) -> c_long {
+    let result = real(number, arguments);
+    if result == 0 {
+        errno::kept(|| fork::in_child());
+    }
+    result
 }
 
 fn real(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> c_long {

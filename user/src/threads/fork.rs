@@ -44,7 +44,8 @@ extern "C" fn register() {
 #[unsafe(link_section = ".init_array")]
 static REGISTER: extern "C" fn() = register;
 
-extern "C" fn in_child() {
+/// The calling process is a child that was forked, by whatever call. Before anything else there.
+pub extern "C" fn in_child() {
     GENERATION.fetch_add(1, Relaxed);
     // Before anything here waits.
     heddle::raw::forked_child();
