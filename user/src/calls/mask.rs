@@ -19,7 +19,7 @@ use libc::{pid_t, posix_spawn_file_actions_t, posix_spawnattr_t, sigset_t};
 
 use super::{away, exported};
 use crate::sys::{own_memory, probed};
-use crate::threads::signals::actions::ignoring;
+use crate::threads::signals::actions::{self, ignoring};
 use crate::threads::signals::{self, process, stray};
 use crate::{errno, threads};
 
@@ -99,6 +99,12 @@ pub fn set_own(blocked: u64) {
 /// of a vfork does not come here, so it leaves the parent no pin.)
 pub fn with<T>(blocked: u64, call: impl FnOnce() -> T) -> T {
     let _pin = raw::pin();
+    with_in_child(blocked, call)
+}
+
+/// As [`with`], in a child of `clone` in its parent's memory: it takes itself for its parent's
+/// thread, but has a kernel thread of its own, and a pin that it took would stay in the parent.
+fn with_in_child<T>(blocked: u64, call: impl FnOnce() -> T) -> T {
     let mut before = set_of(0);
     // SAFETY: valid sets.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &set_of(blocked), &mut before) };
@@ -273,6 +279,10 @@ fn become_program(call: impl FnOnce() -> c_int) -> c_int {
     let call = || stray::kept_by(blocked, call);
     if crate::me().is_none() {
         return ignoring(call);
+    }
+    // The pool is the parent's.
+    if actions::is_in_vfork() {
+        return ignoring(|| with_in_child(blocked, call));
     }
     away(|| ignoring(|| with(blocked, call)))
 }
