@@ -327,9 +327,12 @@ impl Table {
             let protection = ProtFlags::READ | ProtFlags::WRITE;
             rustix::mm::mmap_anonymous(start, self.bytes - offset, protection, flags)
         };
-        // Only an exhausted count of mappings fails here. The file's own memory stays then, and
-        // with luck the kernel finds some when it is touched.
-        let _ = mapped;
+        if mapped.is_err() {
+            // Only an exhausted count of mappings fails here. The file's own memory stays then, in
+            // one mapping with what is in use, and with luck the kernel finds some when it is
+            // touched.
+            let _ = open(self.base, offset, self.bytes - offset);
+        }
         self.header().flags.fetch_or(FLAG_PARTIAL, Relaxed);
     }
 
