@@ -175,8 +175,39 @@ static void *closes_again(void *arg)
 	return arg;
 }
 
+static void *reads_one(void *fd)
+{
+	char byte;
+
+	set_value(&ready, 1);
+	CHECK_EQ(read((int)(intptr_t)fd, &byte, 1), 1);
+	return NULL;
+}
+
+/* A copy that is not made closes nothing. */
+static void copies_in_vain(void)
+{
+	int pipes[2];
+
+	CHECK_EQ(pipe(pipes), 0);
+	set_value(&ready, 0);
+	pthread_t reader = start_thread(reads_one, (void *)(intptr_t)pipes[0]);
+	await_value(&ready, 1);
+	sleep_ms(20);
+	CHECK_ERRNO(dup2(-1, pipes[0]), EBADF);
+	CHECK_ERRNO(dup2(999, pipes[0]), EBADF);
+	CHECK_ERRNO(dup3(pipes[1], pipes[0], O_APPEND), EINVAL);
+	CHECK_ERRNO(dup3(pipes[0], pipes[0], 0), EINVAL);
+	CHECK_EQ(dup2(pipes[0], pipes[0]), pipes[0]);
+	CHECK_EQ(write(pipes[1], "x", 1), 1);
+	join_thread(reader);
+	close(pipes[0]);
+	close(pipes[1]);
+}
+
 int main(void)
 {
+	copies_in_vain();
 	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, others), 0);
 	join_thread(start_thread(closes, NULL));
 	closes(NULL);

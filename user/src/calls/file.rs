@@ -194,15 +194,13 @@ exported! {
     }
 
     (heddle_user_dup2, heddle_user___dup2) (fd: c_int, number: c_int) -> c_int {
-        if fd != number {
-            waited::before_close(number);
-        }
+        waited::before_copy(fd, number, 0);
         // SAFETY: no pointers.
         unsafe { libc::dup2(fd, number) }
     }
 
     (heddle_user_dup3) (fd: c_int, number: c_int, flags: c_int) -> c_int {
-        waited::before_close(number);
+        waited::before_copy(fd, number, flags);
         // SAFETY: no pointers.
         unsafe { libc::dup3(fd, number, flags) }
     }

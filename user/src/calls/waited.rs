@@ -86,12 +86,24 @@ impl Drop for Trying {
     }
 }
 
-/// Before the calling thread, of whatever kind, closes the number, or puts another file there.
+/// Before the calling thread, of whatever kind, closes the number.
 #[inline]
 pub fn before_close(fd: c_int) {
     if let Some(place) = of(fd).filter(|place| !place.are_none()) {
         errno::kept(|| let_try(fd, place));
     }
+}
+
+/// Before it puts a copy of `fd` at the number, by `dup2` or `dup3`; one that fails closes nothing.
+pub fn before_copy(fd: c_int, number: c_int, flags: c_int) {
+    let Some(place) = of(number).filter(|place| !place.are_none()) else { return };
+    errno::kept(|| {
+        // SAFETY: no pointers.
+        let is_open = || unsafe { libc::fcntl(fd, libc::F_GETFD) } != -1;
+        if fd != number && flags & !libc::O_CLOEXEC == 0 && is_open() {
+            let_try(number, place);
+        }
+    });
 }
 
 #[cold]

@@ -4,7 +4,8 @@
 //! the number by [`Counts::close`], unless he has lost patience. All of it is one word, so that who
 //! is about to try and who is about to close can't miss each other. Those who waited when it was
 //! closed count no more: the number's next file is nothing to them, however ready it is, and they
-//! may wait for ever. `tests/loom.rs` tries every order.
+//! may wait for ever, or until 1023 more of its files were closed: then they take another's count,
+//! whose try fails. `tests/loom.rs` tries every order.
 
 use core::sync::atomic::Ordering::SeqCst;
 
