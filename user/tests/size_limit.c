@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "check.h"
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -52,6 +53,9 @@ static void *writes(void *arg)
 	CHECK_EQ(handled, 0);
 	raises(pwrite(file, bytes, 1, LIMIT));
 	raises(ftruncate(file, LIMIT + 1));
+	errno = EFBIG;
+	CHECK_EQ(posix_fallocate(file, LIMIT, 1), EFBIG);
+	raises(-1);
 	stream = fdopen(dup(file), "a");
 	CHECK(stream);
 	setvbuf(stream, NULL, _IONBF, 0);
@@ -89,8 +93,16 @@ static void by_default(void)
 	CHECK_EQ(lseek(file, 0, SEEK_SET), 0);
 }
 
+/* So that the other one has its worker not for itself. */
+static void *stays(void *until)
+{
+	CHECK_EQ(sem_wait(until), 0);
+	return NULL;
+}
+
 int main(void)
 {
+	sem_t until;
 	char path[] = "/tmp/heddle-limit-XXXXXX";
 
 	file = mkstemp(path);
@@ -98,7 +110,11 @@ int main(void)
 	CHECK_EQ(unlink(path), 0);
 	by_default();
 	CHECK(signal(SIGXFSZ, on_limit) != SIG_ERR);
+	CHECK_EQ(sem_init(&until, 0, 0), 0);
+	pthread_t beside = start_thread(stays, &until);
 	join_thread(start_thread(writes, NULL));
+	CHECK_EQ(sem_post(&until), 0);
+	join_thread(beside);
 	CHECK_EQ(elsewhere, 0);
 	return 0;
 }

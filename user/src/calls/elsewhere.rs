@@ -15,6 +15,7 @@ use libc::{off_t, ssize_t};
 use heddle::raw;
 
 use super::{exported, interruptible, interruptible_on, made, made_on, unless_alone};
+use crate::errno;
 use crate::threads::{cancel, signals};
 
 /// Makes a call that waits for a disk; no point of cancellation.
@@ -56,12 +57,28 @@ macro_rules! made_elsewhere {
 
 made_elsewhere! {
     plainly
-    posix_fallocate: heddle_user_posix_fallocate, heddle_user_posix_fallocate64
-        => (fd: c_int, offset: off_t, length: off_t) -> c_int;
     sync: heddle_user_sync
         => () -> ();
     syncfs: heddle_user_syncfs
         => (fd: c_int) -> c_int;
+}
+
+exported! {
+    (heddle_user_posix_fallocate, heddle_user_posix_fallocate64) (
+        fd: c_int, offset: off_t, length: off_t
+    ) -> c_int {
+        errno::kept(|| {
+            plainly(move || {
+                // SAFETY: no pointers.
+                let error = unsafe { libc::posix_fallocate(fd, offset, length) };
+                // By that the pool knows what the call has raised.
+                if error != 0 {
+                    errno::set(error);
+                }
+                error
+            })
+        })
+    }
 }
 
 made_elsewhere! {
