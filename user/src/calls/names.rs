@@ -126,7 +126,10 @@ unsafe fn is_plain(node: *const c_char, service: *const c_char, hints: *const ad
         text.is_null() || flags & flag != 0 || is_such(unsafe { CStr::from_ptr(text) })
     };
     let is_number = |text: &CStr| text.to_bytes().iter().all(u8::is_ascii_digit);
-    is(service, libc::AI_NUMERICSERV, is_number) && is(node, libc::AI_NUMERICHOST, is_address)
+    let is_asked = !node.is_null();
+    is_asked
+        && is(service, libc::AI_NUMERICSERV, is_number)
+        && is(node, libc::AI_NUMERICHOST, is_address)
 }
 
 exported! {
