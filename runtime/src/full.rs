@@ -343,8 +343,8 @@ pub fn give_way_to_events() {
 }
 
 /// See [`Worker::leave_to_others`].
-pub(crate) fn leave_to_others(always: bool) {
-    on_worker(|worker, me| worker.leave_to_others(me, always));
+pub(crate) fn leave_to_others() {
+    on_worker(Worker::leave_to_others);
 }
 
 #[inline(always)]

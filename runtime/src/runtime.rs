@@ -48,7 +48,7 @@ pub(crate) struct Runtime {
     pub nappers: AtomicU32,
     /// Workers whose thread is blocked in the kernel, as the monitor last saw.
     pub blocked: AtomicU32,
-    /// Workers that wait in place besides.
+    /// Those that wait in place besides (`blocking/alone.rs`).
     pub in_place: InPlace,
     /// Workers that have a kernel thread.
     pub seated: AtomicU32,

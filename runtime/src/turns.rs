@@ -42,7 +42,7 @@ impl Turns {
         let last = self.last;
         let keeps = |worker: &&'static Worker| {
             let is_asked = worker.index as usize != last && runs_full(worker);
-            worker.blocked.load(Relaxed) && is_left(worker) && !is_asked
+            worker.is_blocked() && is_left(worker) && !is_asked
         };
         let count = runtime.count();
         for step in 1..=count {

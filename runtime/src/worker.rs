@@ -76,7 +76,7 @@ pub(crate) enum Post {
     Ended(&'static Control),
     /// It parked and asked for hibernation, and there are enough drowsy threads.
     Hibernate(&'static Control),
-    /// It moves to that worker, whose sleep it has claimed.
+    /// It moves to that worker, where it has a place.
     Moves(&'static Control, &'static Worker),
 }
 

@@ -4,46 +4,38 @@
 //!
 //! One that waits for disks often ([`OFTEN_NS`]) and shares its worker moves to one that sleeps and
 //! to which nothing belongs, and goes on there. So such threads come to have kernel threads of
-//! their own, and cost what kernel threads do. Where more workers run than should, who comes back
-//! is left to the others, and for [`BUSY_NS`] nobody moves: those that compute between two waits
-//! would run beside each other.
+//! their own, and cost what kernel threads do. Where more workers run than should nobody moves; and
+//! who waits less often is left to the others when he comes back.
 //!
-//! How it moves: it claims a place at the other worker (`worker/given.rs`) and leaves its stack;
-//! then its old worker, whose thread it has been until then, gives it to the new one.
+//! How it moves: it takes a place at the other worker ([`Worker::live_full`]), so that others see
+//! that that is taken, and leaves its stack; then its old worker, whose thread it has been until
+//! then, gives it to the new one as anything is given (`worker/given.rs`).
 //!
 //! Invariant: a worker counts as blocked in the kernel while it waits in place, and no longer: who
 //! is ready meanwhile finds another.
 
+use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::control::Control;
 use crate::full;
-use crate::runtime::Runtime;
 use crate::sys::{clock, signals};
 use crate::worker::Worker;
 
 /// Who has waited for a disk so long ago, or less, does so often.
-const OFTEN_NS: u64 = 1_000_000;
-/// How long nobody moves after one has come back to workers enough.
-const BUSY_NS: u64 = 1_000_000;
+const OFTEN_NS: u64 = 200_000;
 
-/// What a runtime knows of waits in place.
-pub(crate) struct InPlace {
-    /// Workers that wait in place now.
-    count: AtomicU32,
-    /// When last one came back to workers enough.
-    busy: AtomicU64,
-}
+/// Workers of a runtime that wait in place now.
+pub(crate) struct InPlace(AtomicU32);
 
 impl InPlace {
     pub const fn new() -> Self {
-        InPlace { count: AtomicU32::new(0), busy: AtomicU64::new(0) }
+        InPlace(AtomicU32::new(0))
     }
 
-    /// Workers that wait in place now; a hint.
+    /// How many there are; a hint.
     pub fn count(&self) -> u32 {
-        self.count.load(Relaxed)
+        self.0.load(Relaxed)
     }
 }
 
@@ -53,14 +45,14 @@ struct Wait(&'static Worker);
 impl Wait {
     fn begin(worker: &'static Worker) -> Wait {
         worker.in_place.store(true, Relaxed);
-        worker.runtime.in_place.count.fetch_add(1, Relaxed);
+        worker.runtime.in_place.0.fetch_add(1, Relaxed);
         Wait(worker)
     }
 }
 
 impl Drop for Wait {
     fn drop(&mut self) {
-        self.0.runtime.in_place.count.fetch_sub(1, Relaxed);
+        self.0.runtime.in_place.0.fetch_sub(1, Relaxed);
         self.0.in_place.store(false, Relaxed);
     }
 }
@@ -76,40 +68,31 @@ where
         return elsewhere(call);
     }
     let is_often = clock::now_ns().saturating_sub(full::waited_ns()) < OFTEN_NS;
-    let result = match own_worker(is_often) {
+    let result = match begin(is_often) {
         None => elsewhere(call),
-        Some(worker) => {
-            let wait = Wait::begin(worker);
+        Some(wait) => {
             let result = call();
             drop(wait);
             result
         }
     };
     full::has_waited(clock::now_ns());
-    let errno = signals::errno();
-    full::leave_to_others(!is_often);
-    signals::set_errno(errno);
+    if !is_often {
+        let errno = signals::errno();
+        full::leave_to_others();
+        signals::set_errno(errno);
+    }
     result
 }
 
-/// The worker that the caller, a full thread, has for itself.
-fn own_worker(may_move: bool) -> Option<&'static Worker> {
-    let has_own = |worker: &'static Worker| worker.has_one_thread().then_some(worker);
-    if may_move
-        && let Some(here) = full::here()
-        && has_own(here.worker()).is_none()
-    {
-        here.worker().move_to_own();
+/// Begins a wait of the caller, a full thread, if it has its worker for itself.
+fn begin(may_move: bool) -> Option<Wait> {
+    if may_move && !full::here()?.has_one_thread() {
+        full::here()?.worker().move_to_own();
     }
-    has_own(full::here()?.worker())
-}
-
-impl Runtime {
-    /// Whether a thread that moves now would soon be one too many.
-    fn is_too_busy_to_move(&self) -> bool {
-        let busy = self.in_place.busy.load(Relaxed);
-        self.has_surplus() || busy != 0 && clock::now_ns().saturating_sub(busy) < BUSY_NS
-    }
+    // Pinned until the worker is known to wait.
+    let here = full::here()?;
+    here.has_one_thread().then(|| Wait::begin(here.worker()))
 }
 
 impl Worker {
@@ -122,30 +105,23 @@ impl Worker {
     /// is one.
     fn move_to_own(&'static self) {
         let (runtime, Some(me)) = (self.runtime, full::me()) else { return };
-        if runtime.is_too_busy_to_move() {
+        if runtime.has_surplus() {
             return;
         }
         let is_free = |worker: &&'static Worker| worker.sleeping.is_asleep() && !worker.is_needed();
-        if let Some(own) = runtime.workers().find(is_free)
-            && own.claim_place()
-        {
+        if let Some(own) = runtime.workers().find(is_free) {
+            own.live_full.fetch_add(1, Relaxed);
             self.move_to(me, own);
         }
     }
 
-    /// The thread that it runs, which is pinned, is for others, if others run: it is one too many
-    /// on a worker that stands in for others, or has no need of one of its own (`always`).
-    pub fn leave_to_others(&'static self, me: &'static Control, always: bool) {
-        if !self.is_spare() {
-            return;
+    /// The thread that it runs, which is pinned, is for others, if it stands in for others and any
+    /// run.
+    pub fn leave_to_others(&'static self, me: &'static Control) {
+        if self.is_spare() {
+            self.rest.store(true, Relaxed);
+            self.poll.store(1, Relaxed);
+            self.yield_full(me);
         }
-        if self.runtime.has_surplus() {
-            self.runtime.in_place.busy.store(clock::now_ns(), Relaxed);
-        } else if !always {
-            return;
-        }
-        self.rest.store(true, Relaxed);
-        self.poll.store(1, Relaxed);
-        self.yield_full(me);
     }
 }

@@ -4,13 +4,6 @@
 //! its kernel thread has left (`seat.rs`), what lies there goes to a worker that always has its
 //! own, and the steward is called.
 //!
-//! A full thread moves to a worker that sleeps the other way round: before it leaves its stack it
-//! takes a place there ([`Worker::live_full`]), then claims the sleep ([`Worker::claim_place`]). So
-//! the kernel thread stays: one that has not seen the claim when it is about to leave sees the
-//! place. If it has left before, the mover gives the place back, calls the steward, and does not
-//! move. Else it is put in the inbox, from which no other worker takes, and the worker is signalled
-//! whatever it does by then ([`Worker::take_in`]).
-//!
 //! Invariant: what is given is found, whether the worker that it is given to sleeps, comes back
 //! from a blocking call or loses its kernel thread meanwhile.
 
@@ -71,31 +64,14 @@ impl Worker {
         }
     }
 
-    /// Claims a place here for a full thread, if this worker sleeps, and its sleep. True: the
-    /// thread is to be given by [`Worker::take_in`].
-    #[must_use]
-    pub fn claim_place(&self) -> bool {
-        // ORDER: before the fence in `claim`; pairs with that in `announce`.
-        self.live_full.fetch_add(1, Relaxed);
-        let is_claimed = self.sleeping.claim();
-        if is_claimed && !self.seat.was_left() {
-            return true;
-        }
-        self.live_full.fetch_sub(1, Relaxed);
-        if is_claimed {
-            self.runtime.steward.call();
-        }
-        false
-    }
-
     /// Gives this worker a full thread that has a place here and has left its stack.
     pub fn take_in(&'static self, thread: &'static Control) {
         self.own(thread);
         // ORDER: as in `adopt.rs`.
         fence(SeqCst);
-        self.inbox.push(thread);
-        self.poll.store(1, Relaxed);
-        self.reactor.signal();
+        self.expect_turn();
+        self.offered.push(thread);
+        self.notify();
     }
 
     /// Ends its sleep, which the caller has claimed.

@@ -103,6 +103,11 @@ impl Worker {
         now.saturating_sub(self.patience.looked.load(Relaxed)) >= ns
     }
 
+    /// It is about to be woken for who moves here: for a moment others do not take that one.
+    pub fn expect_turn(&self) {
+        self.patience.looked.store(clock::now_ns(), Relaxed);
+    }
+
     /// Whether its ready full threads have their turn here soon. Anybody may ask.
     pub fn serves_soon(&self, now: u64) -> bool {
         self.patience.is_soon(self.offered.len(), now) && self.takes_turns()

@@ -175,7 +175,7 @@ impl Worker {
         record.set_state(State::Ready);
     }
 
-    /// Moves the calling thread, a full one, to a worker whose sleep it has claimed.
+    /// Moves the calling thread, a full one, to a worker where it has a place.
     pub fn move_to(&'static self, me: &'static Control, to: &'static Worker) {
         self.post.set(Post::Moves(me, to));
         self.to_scheduler(me);
