@@ -159,8 +159,9 @@ static void *waits_on(void *fd)
 	return fd;
 }
 
-/* The thread waits on in the first file, and the next one, of the same number, is ready. */
-static void *closes_again(void *arg)
+/* How long to close takes while a thread waits on in the first file, and the next one, of the same
+ * number, is ready. */
+static long close_again_ms(void)
 {
 	open_connection();
 	set_value(&ready, 0);
@@ -171,7 +172,16 @@ static void *closes_again(void *arg)
 	CHECK_EQ(open("/dev/zero", O_RDONLY), ends[0]);
 	long before = now_ms();
 	CHECK_EQ(close(ends[0]), 0);
-	CHECK(now_ms() - before < 500);
+	return now_ms() - before;
+}
+
+/* On a busy machine one may take long, but not all. */
+static void *closes_again(void *arg)
+{
+	for (int i = 0; i < 5; i++)
+		if (close_again_ms() < 500)
+			return arg;
+	CHECK(!"closed soon");
 	return arg;
 }
 

@@ -3,7 +3,7 @@
  * A program that locks its memory, now and to come, gets its threads' stacks resident and little
  * else: not what is there for threads that it never makes. Both before its first thread and after.
  */
-#include "check.h"
+#include "resident.h"
 
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -14,20 +14,6 @@ enum { STACK_KB = 256, THREADS = 4, MORE_KB = 128 << 10 };
 static void *nothing(void *arg)
 {
 	return arg;
-}
-
-static long resident_kb(void)
-{
-	long kb = -1;
-	char line[256];
-	FILE *status = fopen("/proc/self/status", "r");
-	CHECK(status);
-	while (fgets(line, sizeof(line), status))
-		if (sscanf(line, "VmRSS: %ld", &kb) == 1)
-			break;
-	fclose(status);
-	CHECK(kb > 0);
-	return kb;
 }
 
 static void run(void)

@@ -6,7 +6,7 @@
  *
  *   thread_memory [THREADS]
  */
-#include "check.h"
+#include "resident.h"
 
 #include <dlfcn.h>
 #include <sys/random.h>
@@ -42,20 +42,6 @@ static void *allocate(void *arg)
 		free(blocks[i]);
 	free(own);
 	return arg;
-}
-
-static long resident_kb(void)
-{
-	long kb = -1;
-	char line[256];
-	FILE *status = fopen("/proc/self/status", "r");
-	CHECK(status);
-	while (fgets(line, sizeof(line), status))
-		if (sscanf(line, "VmRSS: %ld", &kb) == 1)
-			break;
-	fclose(status);
-	CHECK(kb > 0);
-	return kb;
 }
 
 static void run(long count)
