@@ -256,7 +256,6 @@ impl Worker {
             if self.runtime.config.is_patient && self.steer_budget(now) {
                 self.hand_on(now);
             }
-            self.inbox.drain(|thread| self.offered.push(thread));
             self.share(now);
             if self.fresh.len() != 0 {
                 self.adopt_from(&self.fresh, u32::MAX);
