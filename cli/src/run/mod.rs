@@ -191,7 +191,9 @@ What differs with --threads user:
   and the CPU time of those that live then is not in the report. The CPU time of a thread is what
   it had its worker for; where it had it for longer than 0.05 ms, what the kernel says.
   The kernel shares processors out among kernel threads: beside other programs that compute, one
-  whose threads are on two workers gets the share of two, however many they are.
+  whose threads are on two workers gets the share of two, however many they are. Threads that read
+  a disk all the time, past what is in memory, come to have a worker each meanwhile, with its
+  descriptors, and wait for a kernel thread otherwise.
   While short threads come fast, a new one may start up to 0.1 ms late, as workers that have
   nothing to do look by themselves instead of being woken. A child that the program forks goes on
   with the C library's threads. Where each worker has a thread in a call of the C
