@@ -12,6 +12,7 @@
 //!   ends, are empty and unlocked: slots are made anew, and their number is written last.
 //! - The table and its locks, which the same come to, and who sets a name, are the parent's: the
 //!   child has records that nobody else sees, and no texts.
+//! - Nobody makes descriptors in the gate that `dup2` waits before.
 //!
 //! No child comes to the other locks: those of workers, of the monitor, of the reactors, of the
 //! blocking pool, of timers and of descriptors (`hold.rs`), for there is no worker and no full
@@ -25,7 +26,7 @@ use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 use std::sync::Once;
 
-use crate::sys::task;
+use crate::sys::{descriptor, task};
 use crate::{lot, runtime, stack, table};
 
 /// Whoever embeds the runtime calls [`in_child`] itself.
@@ -56,4 +57,5 @@ pub extern "C" fn in_child() {
     crate::sys::segments::in_child();
     table::leave();
     runtime::forget_workers();
+    descriptor::in_child();
 }

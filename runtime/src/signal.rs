@@ -176,8 +176,9 @@ impl Signals {
         };
         let listener = &LISTENERS[index];
         if listener.event.load(Relaxed) < 0 {
-            let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-            listener.event.store(raised(event).into_raw_fd(), Relaxed);
+            let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+            let event = raised(|| eventfd(0, flags))?;
+            listener.event.store(event.into_raw_fd(), Relaxed);
         }
         listener.pending.store(0, Relaxed);
         // ORDER: Release: a handler that sees the entry sees its eventfd.

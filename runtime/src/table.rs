@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 use heddle_record::{Options, Record, TABLE_AGE_MAX, TABLES_MAX, Table, TextBuffer};
 
 use crate::control::{Control, SLOTS_MAX, SLOTS_MIN};
-use crate::sys::descriptor::raised;
+use crate::sys::descriptor::at_its_place;
 use crate::sys::memory;
 
 const TEXT_BYTES_MAX: usize = size_of::<TextBuffer>();
@@ -40,7 +40,7 @@ pub(crate) fn create(native: bool) -> std::io::Result<u32> {
     }
     // Tables that crashed processes left are kept for a day, unless there are many.
     let _ = heddle_record::sweep_but(TABLES_MAX, TABLE_AGE_MAX);
-    let options = Options::new().capacity(slots_wanted()).native(native).kept(raised);
+    let options = Options::new().capacity(slots_wanted()).native(native).kept(at_its_place);
     let table = options.create().map_err(std::io::Error::other)?;
     let table = TABLE.get_or_init(|| table);
     BASE.store(table.records().cast_mut(), Relaxed);

@@ -8,6 +8,7 @@
 use core::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::sync::{Mutex, OnceLock};
 
 use crate::control::Control;
@@ -27,11 +28,12 @@ pub(crate) fn open() -> io::Result<()> {
         let _ = FILE.set(None);
         return Ok(());
     };
-    let mut file = File::create(&path).map_err(|error| {
+    let made = raised(|| File::create(&path).map(OwnedFd::from));
+    let mut file = made.map(File::from).map_err(|error| {
         io::Error::new(error.kind(), format!("HEDDLE_TRACE={}: {error}", path.display()))
     })?;
     file.write_all(b"[\n")?;
-    let _ = FILE.set(Some(Mutex::new(raised(file.into()).into())));
+    let _ = FILE.set(Some(Mutex::new(file)));
     Ok(())
 }
 

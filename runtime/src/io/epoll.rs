@@ -103,7 +103,7 @@ pub(crate) struct Waiter {
 impl Epoll {
     /// Makes the set.
     pub fn new() -> io::Result<Self> {
-        let set = raised(epoll::create(epoll::CreateFlags::CLOEXEC)?);
+        let set = raised(|| epoll::create(epoll::CreateFlags::CLOEXEC))?;
         let event = Event::new()?;
         epoll::add(&set, event.as_fd(), EventData::new_u64(EVENT), EventFlags::IN)?;
         Ok(Epoll {

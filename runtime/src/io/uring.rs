@@ -54,17 +54,7 @@ pub(crate) struct Uring {
 impl Uring {
     /// Sets a ring up for the calling kernel thread.
     pub fn new() -> io::Result<Box<Self>> {
-        let ring = IoUring::builder()
-            .setup_single_issuer()
-            .setup_defer_taskrun()
-            .setup_taskrun_flag()
-            .setup_cqsize(COMPLETIONS)
-            .build(SUBMISSIONS)
-            .map_err(|error| io::Error::new(error.kind(), format!("io_uring_setup: {error}")))?;
-        if !ring.params().is_feature_ext_arg() {
-            return Err(io::ErrorKind::Unsupported.into());
-        }
-        let ring = at_its_place(ring)?;
+        let ring = descriptor::low(|| at_its_place(make()?))?;
         let this = Box::new(Uring {
             ring: UnsafeCell::new(ring),
             event: Event::new()?,
@@ -218,6 +208,20 @@ impl Uring {
         thread.outcome.set(outcome);
         self.push_cancel(core::ptr::from_ref(thread) as u64);
     }
+}
+
+fn make() -> io::Result<IoUring> {
+    let ring = IoUring::builder()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_taskrun_flag()
+        .setup_cqsize(COMPLETIONS)
+        .build(SUBMISSIONS)
+        .map_err(|error| io::Error::new(error.kind(), format!("io_uring_setup: {error}")))?;
+    if !ring.params().is_feature_ext_arg() {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    Ok(ring)
 }
 
 /// The ring, which nobody has used, with its descriptor where it should be.

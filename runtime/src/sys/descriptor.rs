@@ -3,7 +3,8 @@
 //! A program counts on its numbers: its next `open` gives the lowest that is free, it puts a file
 //! at 9 with `dup2`, it closes all from 3 to 63. Whoever runs programs that know nothing of the
 //! runtime says so ([`raise_all`]); from then on what stays open for long is moved up, where they
-//! do not look. The kernel makes each at the lowest number, where it is for an instant.
+//! do not look. The kernel makes each at the lowest number, where it is for an instant; what the
+//! program does at numbers of its choice meanwhile waits (`gate.rs`).
 //!
 //! Invariants:
 //! 1. A descriptor is raised before its number is told to anybody: the kernel knows what an epoll
@@ -11,6 +12,8 @@
 //! 2. No number that is raised to is above what an `fd_set` has: `select` that is given a larger
 //!    count looks at as many bits as the kernel's table has room for.
 //! 3. What finds no place stays where it is. That is no error.
+
+mod gate;
 
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
@@ -29,9 +32,42 @@ pub fn raise_all() {
     ARE_RAISED.store(true, Relaxed);
 }
 
-/// The descriptor, at its place.
-pub fn raised(fd: OwnedFd) -> OwnedFd {
+/// Makes a descriptor and puts it at its place.
+///
+/// # Errors
+/// What making it gives.
+pub fn raised<E>(make: impl FnOnce() -> Result<OwnedFd, E>) -> Result<OwnedFd, E> {
+    low(|| make().map(at_its_place))
+}
+
+/// The descriptor, where it should be. For what is made before there are threads.
+pub(crate) fn at_its_place(fd: OwnedFd) -> OwnedFd {
     copy_above(fd.as_fd()).unwrap_or(fd)
+}
+
+/// Runs what has a descriptor of its own at a low number; it is short, and returns.
+pub fn low<T>(body: impl FnOnce() -> T) -> T {
+    let _passing = ARE_RAISED.load(Relaxed).then(gate::make);
+    body()
+}
+
+/// Runs a call of the program's that puts a file at a number of its choice.
+pub fn put<T>(call: impl FnOnce() -> T) -> T {
+    let _passing = gate::put();
+    call()
+}
+
+/// Before a call of the program's that takes the lowest number.
+#[inline]
+pub fn before_lowest() {
+    if gate::are_made() {
+        gate::await_made();
+    }
+}
+
+/// As [`gate::in_child`].
+pub(crate) fn in_child() {
+    gate::in_child();
 }
 
 /// A copy of the descriptor at the place where it should be; `None`: it may stay.

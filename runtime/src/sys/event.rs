@@ -12,7 +12,8 @@ pub(crate) struct Event(OwnedFd);
 impl Event {
     /// Makes one; fails when descriptors are exhausted.
     pub fn new() -> io::Result<Self> {
-        Ok(Event(raised(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        Ok(Event(raised(|| eventfd(0, flags))?))
     }
 
     /// Makes it readable. Can't block: the counter overflows after 2^64 - 2 signals.

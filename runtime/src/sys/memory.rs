@@ -6,7 +6,7 @@
 
 use std::io;
 
-use super::descriptor::raised;
+use super::descriptor::{low, raised};
 
 /// Bytes of a page. The supported kernels are configured with 4 KiB pages; see [`page_size`].
 pub(crate) const PAGE: usize = 4096;
@@ -110,7 +110,7 @@ pub(crate) fn address_space_max() -> u64 {
 pub(crate) fn address_space_part() -> Option<usize> {
     let most = rustix::process::getrlimit(rustix::process::Resource::As).current?;
     // Where nobody says what is used the limit itself has to do.
-    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let text = low(|| std::fs::read_to_string("/proc/self/statm")).unwrap_or_default();
     let pages: u64 = text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0);
     Some((most.saturating_sub(pages * PAGE as u64) / 8) as usize)
 }
@@ -276,12 +276,10 @@ fn own_pidfd() -> Option<libc::c_int> {
     static PIDFD: OnceLock<(u32, Option<libc::c_int>)> = OnceLock::new();
     let (pid, fd) = *PIDFD.get_or_init(|| {
         use std::os::fd::IntoRawFd;
-        let fd = rustix::process::pidfd_open(
-            rustix::process::getpid(),
-            rustix::process::PidfdFlags::empty(),
-        );
+        let (own, flags) = (rustix::process::getpid(), rustix::process::PidfdFlags::empty());
+        let fd = raised(|| rustix::process::pidfd_open(own, flags));
         // Kept for the life of the process on purpose: growing the stack pool needs it.
-        (std::process::id(), fd.ok().map(|fd| raised(fd).into_raw_fd()))
+        (std::process::id(), fd.ok().map(IntoRawFd::into_raw_fd))
     });
     if pid == std::process::id() { fd } else { None }
 }

@@ -3,7 +3,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::fs::File;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
@@ -98,7 +98,8 @@ fn lowest_used_by_pages(start: usize, bytes: usize) -> Option<usize> {
 fn lowest_touched(start: usize, count: usize) -> Option<usize> {
     static PAGEMAP: OnceLock<Option<File>> = OnceLock::new();
     static CAN_SCAN: AtomicBool = AtomicBool::new(true);
-    let open = || Some(raised(File::open("/proc/self/pagemap").ok()?.into()).into());
+    let open =
+        || raised(|| File::open("/proc/self/pagemap").map(OwnedFd::from)).ok().map(File::from);
     let pagemap = PAGEMAP.get_or_init(open).as_ref()?;
     if CAN_SCAN.load(Relaxed) {
         match scan(pagemap, start, count) {

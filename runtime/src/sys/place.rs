@@ -4,6 +4,8 @@
 use core::fmt;
 use std::fs;
 
+use super::descriptor::low;
+
 /// An address that is written as `0x55d0c0a04040 (program+0x4040)`; the number alone where no file
 /// is known.
 pub struct Place(pub usize);
@@ -11,7 +13,7 @@ pub struct Place(pub usize);
 impl fmt::Display for Place {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{:#x}", self.0)?;
-        let maps = fs::read("/proc/self/maps").unwrap_or_default();
+        let maps = low(|| fs::read("/proc/self/maps")).unwrap_or_default();
         match find(&String::from_utf8_lossy(&maps), self.0) {
             Some((file, offset)) => write!(out, " ({file}+{offset:#x})"),
             None => Ok(()),

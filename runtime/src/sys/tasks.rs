@@ -5,6 +5,7 @@
 use std::fs;
 use std::io;
 
+use super::descriptor::low;
 use rustix::fs::{Mode, OFlags, RawDir};
 
 /// Bytes for the entries that one system call tells.
@@ -14,6 +15,10 @@ const ENTRIES_BYTES: usize = 8 << 10;
 ///
 /// Not by std's `read_dir`, which panics if the program closes the descriptor meanwhile.
 pub(crate) fn all() -> io::Result<Vec<i32>> {
+    low(list)
+}
+
+fn list() -> io::Result<Vec<i32>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = rustix::fs::open("/proc/self/task", flags, Mode::empty())?;
     let mut space = Vec::with_capacity(ENTRIES_BYTES);
@@ -28,7 +33,7 @@ pub(crate) fn all() -> io::Result<Vec<i32>> {
 
 fn read(tid: i32, file: &str) -> Option<String> {
     // A name may be any bytes.
-    let bytes = fs::read(format!("/proc/self/task/{tid}/{file}")).ok()?;
+    let bytes = low(|| fs::read(format!("/proc/self/task/{tid}/{file}"))).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -88,7 +93,7 @@ pub(crate) fn sleeps(tid: i32) -> Option<u64> {
 
 /// The signals for which the process has handlers: bit N - 1 is signal N.
 pub(crate) fn caught_signals() -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let status = low(|| fs::read_to_string("/proc/self/status")).ok()?;
     u64::from_str_radix(field(&status, "SigCgt:")?, 16).ok()
 }
 

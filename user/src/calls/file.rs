@@ -5,6 +5,7 @@
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 
+use heddle::raw::{self, descriptor};
 use libc::{iovec, mode_t, off_t};
 
 use super::transfer::{BYTES_MAX, HERE, Parts, read, write};
@@ -12,6 +13,8 @@ use super::{
     Result, checked, disk, exported, in_place, interruptible, known, made, made_int, waited,
 };
 use crate::sys;
+use crate::threads::fork;
+use crate::threads::signals::actions;
 
 fn one(buffer: *const c_void, length: usize) -> iovec {
     iovec { iov_base: buffer.cast_mut(), iov_len: length.min(BYTES_MAX) }
@@ -140,6 +143,7 @@ static OPENS: in_place::Kind = in_place::Kind::new();
 /// switch to a kernel thread would cost more than all of it. Pipes wait: whether it is one is asked
 /// only while another waits, for that costs half of what it takes to open a file.
 fn open(directory: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> Result<isize> {
+    descriptor::before_lowest();
     // SAFETY: the caller's path.
     let call = || unsafe { sys::interruptible::openat(directory, path, flags, mode) };
     let is_pipe = || is_pipe(directory, path, flags);
@@ -149,6 +153,18 @@ fn open(directory: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> Re
         if is_pipe() { interruptible(false, plain) } else { checked(plain()) }
     });
     opened.inspect(|fd| known::note_opened(*fd as c_int, flags))
+}
+
+/// A copy of `fd` at a number of the program's choice, by `dup2` or `dup3`.
+fn copied(fd: c_int, number: c_int, flags: c_int, copy: impl FnOnce() -> c_int) -> c_int {
+    waited::before_copy(fd, number, flags);
+    // A child in its parent's memory has a table of its own.
+    if !fork::has_full() || actions::is_in_vfork() {
+        return copy();
+    }
+    // Who is preempted in there, or leaves it by a handler, would keep others waiting.
+    let _pin = raw::pin();
+    descriptor::put(copy)
 }
 
 // The mode is an optional argument in C; in the calling convention it lies where a third or fourth
@@ -194,14 +210,12 @@ exported! {
     }
 
     (heddle_user_dup2, heddle_user___dup2) (fd: c_int, number: c_int) -> c_int {
-        waited::before_copy(fd, number, 0);
         // SAFETY: no pointers.
-        unsafe { libc::dup2(fd, number) }
+        copied(fd, number, 0, || unsafe { libc::dup2(fd, number) })
     }
 
     (heddle_user_dup3) (fd: c_int, number: c_int, flags: c_int) -> c_int {
-        waited::before_copy(fd, number, flags);
         // SAFETY: no pointers.
-        unsafe { libc::dup3(fd, number, flags) }
+        copied(fd, number, flags, || unsafe { libc::dup3(fd, number, flags) })
     }
 }

@@ -11,7 +11,6 @@ use core::ptr;
 
 use heddle::raw::Interest;
 use libc::{id_t, idtype_t, pid_t, rusage, siginfo_t};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::{Result, checked, exported, interruptible, made_int, shells, wait_ready};
 use crate::errno;
@@ -25,8 +24,7 @@ fn wait_for_one(
     if let Some(done) = attempt(libc::WNOHANG)? {
         return Ok(Some(done));
     }
-    let Some(child) = Pid::from_raw(pid.max(0)) else { return Ok(None) };
-    let Ok(child) = pidfd_open(child, PidfdFlags::empty()) else { return Ok(None) };
+    let Some(child) = shells::pidfd_of(pid) else { return Ok(None) };
     let here = 0_u8;
     let frame = (&raw const here).addr();
     // A handler may jump out of the wait, or end the thread.

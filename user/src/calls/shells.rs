@@ -124,12 +124,18 @@ fn note(me: &Pthread, frame: usize, is_system: bool, pidfd: Option<c_int>) {
 /// The calling full thread is about to wait in this frame, by this descriptor. It is closed when
 /// that is [`over`], or left.
 pub fn waits(frame: usize, pidfd: OwnedFd) -> c_int {
-    let fd = raw::descriptor::raised(pidfd).into_raw_fd();
+    let fd = pidfd.into_raw_fd();
     if let Some(me) = this() {
         leave_below(me, frame + 1);
         note(me, frame, false, Some(fd));
     }
     fd
+}
+
+/// What tells of a child's end; `None`: there is none, or no such child.
+pub fn pidfd_of(child: pid_t) -> Option<OwnedFd> {
+    let child = Pid::from_raw(child.max(0))?;
+    raw::descriptor::raised(|| pidfd_open(child, PidfdFlags::empty())).ok()
 }
 
 /// The call has started its shell. What tells of the shell's end, if there may be such a thing.
@@ -138,8 +144,7 @@ pub fn started(frame: usize, child: pid_t) -> Option<c_int> {
     // SAFETY: it leads to a note.
     let shell = unsafe { &*place.get() };
     shell.child.set(child);
-    let pidfd = pidfd_open(Pid::from_raw(child)?, PidfdFlags::empty()).ok()?;
-    shell.pidfd.set(Some(raw::descriptor::raised(pidfd).into_raw_fd()));
+    shell.pidfd.set(Some(pidfd_of(child)?.into_raw_fd()));
     shell.pidfd.get()
 }
 

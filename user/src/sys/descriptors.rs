@@ -8,6 +8,8 @@
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 
+use heddle::raw::descriptor::low;
+
 extern "C" fn at_load() {
     heddle::raw::descriptor::raise_all();
 }
@@ -27,7 +29,7 @@ pub fn table_size(enough: usize) -> usize {
     if known >= enough {
         return known;
     }
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = low(|| std::fs::read_to_string("/proc/self/status")).unwrap_or_default();
     let size = status.lines().find_map(|line| line.strip_prefix("FDSize:"));
     let Some(size) = size.and_then(|size| size.trim().parse().ok()) else { return enough };
     SIZE.fetch_max(size, Relaxed);

@@ -97,7 +97,8 @@ pub fn send_to(tid: c_int, signal: c_int) {
 
 /// What the process's main thread has blocked; everything, where the kernel does not tell.
 pub fn blocked_by_main() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status =
+        descriptor::low(|| std::fs::read_to_string("/proc/self/status")).unwrap_or_default();
     let set = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
     set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(u64::MAX)
 }
@@ -105,11 +106,12 @@ pub fn blocked_by_main() -> u64 {
 /// Makes a descriptor that is readable while one of `signals` is pending for the process. Negative
 /// when it fails.
 pub fn new_watch(signals: u64) -> c_int {
-    match watch(-1, signals) {
+    let made = descriptor::raised(|| match watch(-1, signals) {
         // SAFETY: just made.
-        fd @ 0.. => descriptor::raised(unsafe { OwnedFd::from_raw_fd(fd) }).into_raw_fd(),
-        failed => failed,
-    }
+        fd @ 0.. => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        failed => Err(failed),
+    });
+    made.map_or_else(|failed| failed, IntoRawFd::into_raw_fd)
 }
 
 /// Has `fd`, or a new one (-1), tell of these signals from now on; who waits for it looks again.
