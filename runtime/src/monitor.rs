@@ -68,6 +68,9 @@ const IDLE: Duration = Duration::from_millis(100);
 
 /// Most that a thread gets then, ns, and the least that one has had that makes room for others.
 const SLICE_SHORT_NS: u64 = 1_000_000;
+/// CPU time beyond its slice after which a thread that was asked to leave is taken for one that
+/// can't, ns.
+const HELD_NS: u64 = 200_000_000;
 /// Time between two rounds of stack measurements, and threads that a round measures: at most 1 %
 /// of a CPU.
 const ROUND: Duration = Duration::from_millis(250);
@@ -335,7 +338,8 @@ impl Watch {
         }
     }
 
-    /// A worker has not switched for a tick. True: it is blocked in the kernel.
+    /// A worker has not switched for a tick. True: it is blocked in the kernel, or its thread can't
+    /// be made to leave.
     fn relieve(
         &mut self,
         worker: &'static Worker,
@@ -352,7 +356,7 @@ impl Watch {
                 worker.poll.store(1, Relaxed);
                 self.preempt(worker, before, running);
             }
-            return false;
+            return worker.is_held();
         }
         before.asleep_for += 1;
         if before.asleep_for < 2 {
@@ -399,6 +403,9 @@ impl Watch {
             before.used_up = before.used_up.saturating_add(1);
             running.into_iter().for_each(|thread| self.kept.note(thread));
             preempt::ask(worker, before.switches);
+        }
+        if before.same_cpu_ns >= slice_ns.saturating_add(HELD_NS) {
+            worker.hold();
         }
     }
 }

@@ -29,6 +29,10 @@
 //! and nobody else comes to the thread that it waits for. When its turn comes it makes the call
 //! again, which looks first whether it still has to wait; so no wake is lost.
 //!
+//! A worker whose thread can't be left, for it computes on such a stack or in such a handler, or
+//! has not been met anywhere else for long, is compensated for as one that is blocked
+//! ([`Worker::is_held`]): who waits for its turn may be who the thread waits for.
+//!
 //! A system call in which the embedding library lets threads sleep on their worker is made in a
 //! text of its own ([`end_calls_in`]): a thread that is called or cancelled there goes on behind
 //! the call, which has failed with EINTR, and answers by itself. A canceller calls the thread, too;
@@ -247,6 +251,10 @@ fn on_signal(interrupted: &Interrupted) {
         if answer(me, interrupted) || sched::is_cancelled(me) {
             interrupted.fail_call(end);
         }
+    } else if is_elsewhere(interrupted)
+        && let Some(here) = full::here()
+    {
+        here.worker().hold();
     }
     signals::set_errno(errno);
 }
@@ -306,11 +314,24 @@ pub unsafe fn may_be_left(context: *mut core::ffi::c_void) -> bool {
 
 /// The thread that was interrupted, if nothing but the text that it is in may keep it there.
 fn outside_of_text(interrupted: &Interrupted) -> Option<&'static Control> {
-    let me = full::me()?;
+    outside_of_runtime().filter(|me| !is_away(me, interrupted))
+}
+
+/// The calling thread, if it is a full one and the runtime does nothing for it.
+fn outside_of_runtime() -> Option<&'static Control> {
+    full::me().filter(|me| !full::is_pinned() && me.wait.get() == WaitKind::None)
+}
+
+/// Whether it is on another stack than its own, or handles a fault.
+fn is_away(me: &Control, interrupted: &Interrupted) -> bool {
     let stack = me.stack.get() as usize;
     let on_own_stack = (stack..stack + me.stack_bytes()).contains(&interrupted.sp());
-    let may = !full::is_pinned() && me.wait.get() == WaitKind::None && on_own_stack;
-    (may && !interrupted.blocks_faults()).then_some(me)
+    !on_own_stack || interrupted.blocks_faults()
+}
+
+/// Whether a full thread was interrupted where it may stay for long without a chance to leave it.
+fn is_elsewhere(interrupted: &Interrupted) -> bool {
+    outside_of_runtime().is_some_and(|me| is_away(me, interrupted))
 }
 
 /// The thread that was interrupted, if it is called or cancelled and the C library reads, writes or

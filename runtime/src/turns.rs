@@ -91,6 +91,16 @@ impl Worker {
         self.asked.load(Relaxed) == self.switches.load(Relaxed)
     }
 
+    /// It is known from now on that the thread that it runs can't be made to leave.
+    pub fn hold(&self) {
+        self.held.store(self.switches.load(Relaxed), Relaxed);
+    }
+
+    /// Whether that is known of the thread that it runs now.
+    pub fn is_held(&self) -> bool {
+        self.held.load(Relaxed) == self.switches.load(Relaxed)
+    }
+
     /// As [`Worker::yield_full`], of a thread that waits in the kernel: it goes behind all who are
     /// ready, but not among those that were preempted, for it does not compute.
     pub fn pass_turn(&'static self, me: &'static Control) {

@@ -146,6 +146,8 @@ pub(crate) struct Worker {
     pub is_turn: AtomicBool,
     /// Shared: the count of switches since which it has run the thread that it is to leave.
     pub asked: AtomicU64,
+    /// Shared: the count of switches since when it runs a thread that can't be made to leave.
+    pub held: AtomicU64,
     /// What the monitor saw of it last; used by the monitor alone.
     pub seen: Cell<Seen>,
     /// Shared: threads that have not started.
@@ -239,6 +241,7 @@ impl Worker {
             is_to_leave: AtomicBool::new(false),
             is_turn: AtomicBool::new(false),
             asked: AtomicU64::new(u64::MAX),
+            held: AtomicU64::new(u64::MAX),
             seen: Cell::new(Seen::default()),
             fresh: Fresh::new(),
             offered: if is_spare { Offered::with_room() } else { Offered::new() },
