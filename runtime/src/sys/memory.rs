@@ -169,7 +169,7 @@ pub(crate) unsafe fn discard_all(ranges: &[(*mut u8, usize)]) {
 
 /// Mappings that a process may have (`vm.max_map_count`).
 pub(crate) fn mappings_max() -> usize {
-    std::fs::read_to_string("/proc/sys/vm/max_map_count")
+    low(|| std::fs::read_to_string("/proc/sys/vm/max_map_count"))
         .ok()
         .and_then(|text| text.trim().parse().ok())
         .unwrap_or(65_530)

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use rustix::fs::{Mode, OFlags};
 
-use super::kernel_thread;
+use super::{descriptor, kernel_thread};
 use crate::handed;
 
 /// Kernel thread id of the caller.
@@ -197,18 +197,22 @@ impl Drop for AlternateStack {
     }
 }
 
-/// State letter of a kernel thread of this process, from /proc; `None` when it is gone.
+/// State letter of a kernel thread of this process, from /proc; `None` when it is gone, or it can't
+/// be told now.
 ///
-/// Allocates nothing: the monitor calls it, and an allocator's lock may belong to a thread that
-/// nobody runs before the monitor has found a worker for it.
+/// Allocates nothing, and waits for nobody: the monitor calls it, and an allocator's lock may
+/// belong to a thread that nobody runs before the monitor has found a worker for it.
 pub(crate) fn state_of(tid: i32) -> Option<u8> {
     let mut path = [0u8; 48];
     write!(&mut path[..], "/proc/self/task/{tid}/stat\0").ok()?;
     let path = CStr::from_bytes_until_nul(&path).ok()?;
-    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     // The number, the name, which has 15 letters, and the state come first.
     let mut stat = [0u8; 64];
-    let count = rustix::io::read(&file, &mut stat).ok()?;
+    let read = || {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        rustix::io::read(rustix::fs::open(path, flags, Mode::empty())?, &mut stat)
+    };
+    let count = descriptor::try_low(read)?.ok()?;
     let stat = &stat[..count];
     let end = stat.iter().rposition(|&b| b == b')')?;
     stat.get(end + 2).copied()

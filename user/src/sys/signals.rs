@@ -35,9 +35,12 @@ pub fn take_own(signals: u64) -> Option<siginfo_t> {
 /// tell. A signal handler may ask: nothing is allocated, and little of the stack is used.
 fn pending_for_own() -> u64 {
     errno::kept(|| {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        let file = rustix::fs::open(c"/proc/thread-self/status", flags, Mode::empty()).ok()?;
-        read_set(b"\nSigPnd:\t", |part| rustix::io::read(&file, part).ok())
+        // By a handler that has interrupted who puts a file somewhere everything is taken.
+        descriptor::try_low(|| {
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+            let file = rustix::fs::open(c"/proc/thread-self/status", flags, Mode::empty()).ok()?;
+            read_set(b"\nSigPnd:\t", |part| rustix::io::read(&file, part).ok())
+        })?
     })
     .unwrap_or(u64::MAX)
 }

@@ -56,6 +56,13 @@ pub(super) fn make() -> Passing {
     }
 }
 
+/// As [`make`], if nobody has to be waited for.
+pub(super) fn try_make() -> Option<Passing> {
+    // ORDER: Acquire: as above.
+    let pass = |seen| (seen & !MAKERS == 0).then_some(seen + MAKER);
+    PASSING.fetch_update(Acquire, Relaxed, pass).is_ok().then_some(Passing(MAKER))
+}
+
 /// It puts one at a number.
 pub(super) fn put() -> Passing {
     // ORDER: Acquire, here and below: as above.
