@@ -23,7 +23,7 @@ use serde::Serialize;
 /// With `--program` the question is another one: whether that program could run on user-level
 /// threads. Its files are looked at, nothing of it is run: the machine, how it is linked, whether
 /// it changes its privileges, its C library, and kinds of code that treat threads in a way of their
-/// own (Go, Java's and Erlang's machine, sanitizers, Wine, faked clocks, allocators with caches per
+/// own (Go, Java's machine, sanitizers, Wine, faked clocks, allocators with caches per
 /// processor). What is used of the C library is tried out, and address space must not be limited.
 /// A line with "missing" says what stands in the way; then `heddle run --threads user` has the
 /// program on kernel threads, which need none of this.

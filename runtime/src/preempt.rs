@@ -5,9 +5,11 @@
 //!    others wait there, says since which switch ([`ask`]), and sends the worker's kernel thread a
 //!    signal. So does at once who makes a time-critical thread ready there while a less urgent one
 //!    runs. Others that become ready need not wait for a slice either: `monitor/kept.rs`.
-//! 2. The handler runs on the thread's own stack. If it is the thread that was meant, and may be
-//!    left where it was interrupted ([`may_leave`]), it yields from inside the handler; else the
-//!    monitor will ask again at its next look.
+//! 2. The kernel calls the handler on the kernel thread's alternate stack, so that nothing is
+//!    written where the thread may have put something ([`looks`]). If it is the thread that was
+//!    meant, and may be left where it was interrupted ([`may_leave`]), the handler goes on on the
+//!    thread's own stack and yields from there ([`acts`]); else the monitor will ask again at its
+//!    next look.
 //! 3. When its turn comes, maybe on another worker, it returns from the handler, and the kernel
 //!    restores all of its registers from the frame on its stack. The frame has neither the thread
 //!    pointer nor the base of %gs, so those of the kernel thread that it is on by then stay.
@@ -64,7 +66,7 @@ use crate::control::{CANCEL_ASKED, CANCEL_DISABLED, Control, Kind, WaitKind};
 use crate::full;
 use crate::sched;
 use crate::spins::{self, Place};
-use crate::sys::signals::{self, Interrupted};
+use crate::sys::signals::{self, Handler, Interrupted};
 use crate::sys::{task, text};
 use crate::worker::Worker;
 
@@ -108,7 +110,7 @@ pub(crate) fn prepare() -> bool {
     let install = || {
         find_c_library();
         C_LIBRARY.get().into_iter().flatten().for_each(|&(low, high)| guard_text(low, high));
-        signals::install_interrupter(SIGNAL, on_signal)
+        signals::install_interrupter(SIGNAL, Handler { looks, acts })
     };
     missing().is_none() && PREPARED.get_or_init(install).is_ok()
 }
@@ -226,14 +228,32 @@ fn end_call(interrupted: &Interrupted) -> bool {
     is_there
 }
 
-/// On whatever the worker's kernel thread was doing.
-fn on_signal(interrupted: &Interrupted) {
+/// On whatever the worker's kernel thread was doing: whether the thread that it runs may be left
+/// there, or answers. If not it yields at its next chance: the poll word is set.
+fn looks(interrupted: &Interrupted) -> bool {
     if end_call(interrupted) {
-        return;
+        return false;
     }
     let errno = signals::errno();
-    // The thread yields at its next chance if it can't be left now: the poll word is set.
-    if let Some((me, is_turn)) = may_leave(interrupted) {
+    let is_met = may_leave(interrupted).is_some() || transfers(interrupted).is_some();
+    // Before `here` pins it.
+    let is_elsewhere = is_elsewhere(interrupted);
+    if !is_met && let Some(here) = full::here() {
+        // It has had its turn.
+        here.worker().take_turn();
+        if is_elsewhere {
+            here.worker().hold();
+        }
+    }
+    signals::set_errno(errno);
+    is_met
+}
+
+/// On the stack of the thread that was met.
+fn acts(interrupted: &Interrupted) {
+    let errno = signals::errno();
+    if let Some(me) = may_leave(interrupted) {
+        let is_turn = full::here().is_some_and(|here| here.worker().take_turn());
         signals::unblock(SIGNAL);
         if !sched::is_called(me) && is_asked() {
             match is_turn {
@@ -251,10 +271,6 @@ fn on_signal(interrupted: &Interrupted) {
         if answer(me, interrupted) || sched::is_cancelled(me) {
             interrupted.fail_call(end);
         }
-    } else if is_elsewhere(interrupted)
-        && let Some(here) = full::here()
-    {
-        here.worker().hold();
     }
     signals::set_errno(errno);
 }
@@ -290,15 +306,14 @@ pub(crate) fn leave_here() -> bool {
     left.map(|me| yield_here(me, Worker::preempt_full)).is_some()
 }
 
-/// The thread that was interrupted, if it may be left there; see the file's head. True: it was
-/// asked for a turn (`turns.rs`).
-fn may_leave(interrupted: &Interrupted) -> Option<(&'static Control, bool)> {
+/// The thread that was interrupted, if it may be left there; see the file's head.
+fn may_leave(interrupted: &Interrupted) -> Option<&'static Control> {
     let me = outside_of_text(interrupted)?;
-    let is_turn = is_turn();
+    let is_turn = || full::here().is_some_and(|here| here.worker().is_turn.load(Relaxed));
     let is_free = !is_guarded(interrupted.ip())
         || sched::is_called(me) && full::answers()
-        || is_turn && waits_in_c_library(interrupted);
-    is_free.then_some((me, is_turn))
+        || waits_in_c_library(interrupted) && is_turn();
+    is_free.then_some(me)
 }
 
 /// Whether the calling thread is a full one that may be left where a signal has interrupted it: a
@@ -322,10 +337,14 @@ fn outside_of_runtime() -> Option<&'static Control> {
     full::me().filter(|me| !full::is_pinned() && me.wait.get() == WaitKind::None)
 }
 
-/// Whether it is on another stack than its own, or handles a fault.
+/// Whether it is on another stack than its own, or near the end of that, or handles a fault.
 fn is_away(me: &Control, interrupted: &Interrupted) -> bool {
     let stack = me.stack.get() as usize;
-    let on_own_stack = (stack..stack + me.stack_bytes()).contains(&interrupted.sp());
+    let needed = match interrupted.frame_bytes() {
+        0 => 0,
+        frame => frame + HANDLER_BYTES,
+    };
+    let on_own_stack = (stack + needed..stack + me.stack_bytes()).contains(&interrupted.sp());
     !on_own_stack || interrupted.blocks_faults()
 }
 
@@ -344,11 +363,6 @@ fn transfers(interrupted: &Interrupted) -> Option<(&'static Control, usize)> {
     // SAFETY: the library's texts are mapped, and stay so.
     let end = unsafe { interrupted.end_of_transfer() };
     (end != 0).then_some((me, end))
-}
-
-/// Whether the caller's worker was asked to leave its thread for a turn (`turns.rs`).
-fn is_turn() -> bool {
-    full::here().is_some_and(|here| here.worker().take_turn())
 }
 
 /// Whether the thread waits in the C library for a lock of its own, or the like.

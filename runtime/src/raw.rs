@@ -25,6 +25,8 @@ pub use crate::lot::{
 };
 pub use crate::stack::observer::{Observer, observe};
 pub use crate::sync::raw_mutex::RawMutex;
+#[cfg(target_arch = "x86_64")]
+pub use crate::sys::frame::Frame;
 pub use crate::sys::{clock::now_ns, descriptor, place::Place};
 pub use crate::thread::{builder::Known, give_way, give_way_to_events};
 pub use crate::wait::{Batch, Locked, WaitQueue, wake};
@@ -337,17 +339,15 @@ pub use crate::later::when_unpinned;
 /// # Errors
 /// When there is no memory for them, or no permission.
 pub use crate::runtime::prepare as prepare_waits;
+/// On each kernel thread that gets a control block, by its first wait mostly, `arrange` is called,
+/// which has to see to it that the thread calls [`end_kernel_thread`] when it ends. For a process
+/// whose allocator may wait in the runtime: std's way allocates. Once, before the first wait.
+pub use crate::sched::arrange_end;
 /// What is asked about a fault before anything else, with what the kernel has passed: `None` if it
 /// has been handled, else what the program has set for the signal. Once.
 pub use crate::stack::overflow::{
     handler as fault_handler, on_deadly_fault, set_program as on_fault,
 };
-pub use crate::sys::signals::keep_alternate_stack;
-
-/// On each kernel thread that gets a control block, by its first wait mostly, `arrange` is called,
-/// which has to see to it that the thread calls [`end_kernel_thread`] when it ends. For a process
-/// whose allocator may wait in the runtime: std's way allocates. Once, before the first wait.
-pub use crate::sched::arrange_end;
 
 pub use crate::sched::{cancel_kernel_thread, control_block, end_kernel_thread, has_request};
 
@@ -367,7 +367,7 @@ pub fn text_of(address: usize) -> Option<(usize, usize)> {
 pub const PREEMPTION_SIGNAL: i32 = crate::preempt::SIGNAL;
 
 /// Its handler, which passes on what it is not for; and who says what the program has set for that.
-pub use crate::sys::signals::{interrupter, set_interrupter_of_program};
+pub use crate::sys::signals::{interrupter, keep_alternate_stack, set_interrupter_of_program};
 
 /// The other signals that workers let through: those that report a fault of the program; and more.
 pub use crate::sys::task::{FAULTS, let_through};
@@ -400,8 +400,9 @@ pub fn full_thread_bytes() -> usize {
 }
 
 pub use crate::sys::kernel_thread::start as start_kernel_thread;
-pub use crate::sys::libc_tls::late::look as look_for_libraries;
-pub use crate::sys::libc_tls::late::{LatePart, begin as begin_to_look_for_libraries};
+pub use crate::sys::libc_tls::late::{
+    LatePart, begin as begin_to_look_for_libraries, look as look_for_libraries,
+};
 pub use crate::sys::libc_tls::set_tid as set_tid_in_c_library;
 
 /// Gives a full thread that is older than a library the first values of the library's part.

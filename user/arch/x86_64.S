@@ -51,24 +51,6 @@ __wrap___tls_get_addr:
 	.cfi_endproc
 	.size __wrap___tls_get_addr, . - __wrap___tls_get_addr
 
-/* Goes on with a handler's frame that lies elsewhere:
- * heddle_user_go_on(frame, signal, info, context, next). The frame begins with where `next` returns
- * to, the C library's rt_sigreturn, which takes all registers from there.
- */
-	.globl heddle_user_go_on
-	.hidden heddle_user_go_on
-	.type heddle_user_go_on, @function
-heddle_user_go_on:
-	.cfi_startproc
-	.cfi_undefined %rip
-	movq %rdi, %rsp
-	movl %esi, %edi
-	movq %rdx, %rsi
-	movq %rcx, %rdx
-	jmp *%r8
-	.cfi_endproc
-	.size heddle_user_go_on, . - heddle_user_go_on
-
 	.macro TAKEN name, index, who
 	.text
 	.balign 16

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
  * Threads that compute where they can't be made to leave, on stacks of the program's own making and
- * in a handler of a fault, keep nobody else from running: who they wait for comes to it.
+ * in a handler of a fault, keep nobody else from running: who they wait for comes to it. Of such a
+ * stack nothing is touched below what they use themselves: it may be a heap's, with objects there.
  */
 #define _GNU_SOURCE
 #include "check.h"
@@ -9,7 +10,7 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
-enum { SPINNERS = 3, STACK_BYTES = 64 << 10 };
+enum { SPINNERS = 3, STACK_BYTES = 64 << 10, OWN_BYTES = 1 << 10, OBJECT = 0x5a };
 
 static int count, go_on;
 static char *page;
@@ -21,6 +22,20 @@ static void spin(void)
 		;
 }
 
+static void spin_above_objects(char *low)
+{
+	char *end = (char *)__builtin_frame_address(0) - OWN_BYTES;
+	memset(low, OBJECT, end - low);
+	spin();
+	for (char *at = low; at < end; at++)
+		CHECK_EQ(*at, OBJECT);
+}
+
+static void begin(unsigned low, unsigned high)
+{
+	spin_above_objects((char *)((uintptr_t)high << 32 | low));
+}
+
 static void *spins_elsewhere(void *arg)
 {
 	ucontext_t home, there;
@@ -28,7 +43,8 @@ static void *spins_elsewhere(void *arg)
 	there.uc_stack.ss_sp = malloc(STACK_BYTES);
 	there.uc_stack.ss_size = STACK_BYTES;
 	there.uc_link = &home;
-	makecontext(&there, spin, 0);
+	uintptr_t low = (uintptr_t)there.uc_stack.ss_sp;
+	makecontext(&there, (void (*)(void))begin, 2, (unsigned)low, (unsigned)(low >> 32));
 	CHECK_EQ(swapcontext(&home, &there), 0);
 	free(there.uc_stack.ss_sp);
 	return arg;

@@ -344,7 +344,6 @@ fn programs_of_other_kinds_run_on_kernel_threads() {
         ("rseq", "__thread int __rseq_abi;", "caches per processor"),
         ("tcmalloc", "int tcmalloc_slabs;", "caches per processor"),
         ("jvm", "int JNI_CreateJavaVM(void) { return 0; }", "stops and inspects kernel threads"),
-        ("erlang", "int enif_make_atom(void) { return 0; }", "stack pointer in memory of its own"),
     ] {
         let marked = folder.join(format!("{kind}.c"));
         let include = format!("#include \"{}\"\n{mark}\n", threads.display());

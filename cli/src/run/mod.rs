@@ -163,10 +163,7 @@ What differs with --threads user:
   as the end of a connection that was shut down; what comes later it does not get, and it waits on.
   So it is with close, dup2 and dup3 of numbers below 65536, which wait for that (a second at most),
   not with fclose and close_range.
-  A handler of SIGURG, by which threads are preempted, ends no call early. Its frame is put below
-  the stack pointer: what a program keeps there that has moved it to memory of its own is
-  overwritten, as by any signal without SA_ONSTACK. Erlang's machine, which does so, runs on kernel
-  threads; others need HEDDLE_SLICE=off. A wait for a condition
+  A handler of SIGURG, by which threads are preempted, ends no call early. A wait for a condition
   may end (0) after a handler ran in it. Three of the 1024 keys of thread-specific values are
   heddle's, and mallinfo counts what heddle allocates.
   What the kernel keeps for each kernel thread a thread cannot change, for it would hold for its

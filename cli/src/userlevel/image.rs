@@ -44,9 +44,6 @@ const JVM: &[Mark] = &[Mark {
     symbols: &["JNI_CreateJavaVM"],
 }];
 
-const ERLANG: &[Mark] =
-    &[Mark { kind: "Erlang's machine", libraries: &[], symbols: &["enif_make_atom"] }];
-
 const SANITIZERS: &[Mark] = &[
     Mark {
         kind: "AddressSanitizer",
@@ -98,7 +95,7 @@ const ALLOCATORS: &[Mark] = &[
 ];
 
 /// All marks that symbols may be.
-const MARKS: [&[Mark]; 5] = [JVM, ERLANG, SANITIZERS, WINE, ALLOCATORS];
+const MARKS: [&[Mark]; 4] = [JVM, SANITIZERS, WINE, ALLOCATORS];
 /// What a program defines that has an allocator of its own.
 const ALLOCATION: &str = "malloc";
 
@@ -206,14 +203,7 @@ impl Loaded {
             let why = format!("{by}: it stops and inspects kernel threads itself");
             return Finding::bad(name, kind, why);
         }
-        if let Some((kind, by)) = self.marked(ERLANG) {
-            let why = format!(
-                "{by}: its code has the stack pointer in memory of its own, where the frame of \
-                 the signal that preempts threads would overwrite what lies below"
-            );
-            return Finding::bad(name, kind, why);
-        }
-        Finding::good(name, "none", "neither Go nor Java's nor Erlang's machine")
+        Finding::good(name, "none", "neither Go nor Java's machine")
     }
 
     /// What keeps books on kernel threads and their stacks.

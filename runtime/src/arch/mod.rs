@@ -40,7 +40,7 @@ pub(crate) use x86_64::hold_registers;
 use x86_64::valgrind_request;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::{
-    TURNS_TO_SET, cycles_to_set, float_control, has_segment, has_time_counter, is_amd,
+    TURNS_TO_SET, cycles_to_set, float_control, go_on, has_segment, has_time_counter, is_amd,
     set_float_control, set_thread_pointer, switch, switch_with_segment, switch_with_tls,
     thread_pointer, time_counter, trampoline,
 };

@@ -250,6 +250,32 @@ pub(crate) unsafe extern "C" fn trampoline() {
     )
 }
 
+/// Goes on with a handler's frame that lies elsewhere. It begins with where `next` returns to, the
+/// C library's `rt_sigreturn`, which takes all registers from there.
+///
+/// # Safety
+/// 1. `frame` is the lowest byte of one that the kernel made, or of a copy, with nothing below it
+///    that anybody uses; `info` and `context` are in it.
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn go_on(
+    frame: usize,
+    signal: i32,
+    info: *mut libc::siginfo_t,
+    context: *mut core::ffi::c_void,
+    next: crate::sys::signals::Next,
+) -> ! {
+    naked_asm!(
+        ".cfi_startproc",
+        ".cfi_undefined rip",
+        "mov rsp, rdi",
+        "mov edi, esi",
+        "mov rsi, rdx",
+        "mov rdx, rcx",
+        "jmp r8",
+        ".cfi_endproc",
+    )
+}
+
 /// A client request to valgrind; the answer is 0 outside of it.
 pub(super) fn valgrind_request(number: usize, first: usize, second: usize) -> usize {
     let request = [number, first, second, 0, 0, 0];

@@ -7,6 +7,8 @@ pub(crate) mod clock;
 pub mod descriptor;
 pub(crate) mod epoll;
 pub(crate) mod event;
+#[cfg(target_arch = "x86_64")]
+pub mod frame;
 pub(crate) mod futex;
 pub(crate) mod identities;
 pub(crate) mod kernel_thread;

@@ -3,6 +3,9 @@
 use std::io;
 use std::sync::OnceLock;
 
+#[cfg(target_arch = "x86_64")]
+use super::frame::Frame;
+
 /// How a signal was treated before.
 pub(crate) struct Action(libc::sigaction);
 
@@ -105,6 +108,19 @@ impl Interrupted {
     /// The stack pointer.
     pub fn sp(&self) -> usize {
         self.sp
+    }
+
+    /// Bytes below the stack pointer that the frame takes where it is not yet.
+    pub fn frame_bytes(&self) -> usize {
+        #[cfg(target_arch = "x86_64")]
+        {
+            // SAFETY: what `of` was given; the handler has not returned yet.
+            let frame = unsafe { Frame::of(self.context) };
+            if frame.was_moved() {
+                return self.sp - frame.below() + frame.bytes();
+            }
+        }
+        0
     }
 
     /// The general registers, the stack pointer among them; on aarch64 two in each.
@@ -239,11 +255,23 @@ const MARK: usize = 0x6865_6464_6c65;
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 /// How the program has it treated now, where it does not ask the kernel for that.
 static OF_PROGRAM: OnceLock<fn() -> libc::sigaction> = OnceLock::new();
-static HANDLER: OnceLock<fn(&Interrupted)> = OnceLock::new();
+static HANDLER: OnceLock<Handler> = OnceLock::new();
 
-/// Has `handler` called for signals of [`send_marked`], on the stack that they interrupt, with
-/// nothing but the signal itself blocked; other ones go to who handled them before.
-pub(crate) fn install_interrupter(signal: i32, handler: fn(&Interrupted)) -> io::Result<()> {
+/// What is called for signals of [`send_marked`], with nothing but the signal itself blocked.
+#[derive(Clone, Copy)]
+pub(crate) struct Handler {
+    /// Looks whether there is something to do. It may be on the kernel thread's alternate stack.
+    pub looks: fn(&Interrupted) -> bool,
+    /// Does it on the stack that was interrupted: it may wait.
+    pub acts: fn(&Interrupted),
+}
+
+/// Has `handler` called for signals of [`send_marked`]; other ones go to who handled them before.
+///
+/// The kernel has its handler on the kernel thread's alternate stack, if it can, for the memory
+/// below the interrupted stack pointer may be the program's: where its stacks are its own heap, and
+/// not as large as a frame.
+pub(crate) fn install_interrupter(signal: i32, handler: Handler) -> io::Result<()> {
     let _ = HANDLER.set(handler);
     // SAFETY: plain libc calls; all zero bytes are a valid action.
     unsafe {
@@ -253,6 +281,9 @@ pub(crate) fn install_interrupter(signal: i32, handler: fn(&Interrupted)) -> io:
         let mut action: libc::sigaction = core::mem::zeroed();
         action.sa_sigaction = interrupter();
         action.sa_flags = libc::SA_RESTART | libc::SA_SIGINFO;
+        if cfg!(target_arch = "x86_64") {
+            action.sa_flags |= libc::SA_ONSTACK;
+        }
         libc::sigemptyset(&mut action.sa_mask);
         if libc::sigaction(signal, &action, core::ptr::null_mut()) != 0 {
             return Err(io::Error::last_os_error());
@@ -296,12 +327,56 @@ extern "C-unwind" fn on_interrupt(
     // SAFETY: the kernel passes a valid siginfo.
     let marked =
         unsafe { (*info).si_code == SI_QUEUE && (*info).si_value().sival_ptr as usize == MARK };
-    if marked && let Some(handler) = HANDLER.get() {
-        // SAFETY: the kernel passed it.
-        unsafe { keep_alternate_stack(context) };
-        // SAFETY: as above.
-        return handler(&unsafe { Interrupted::of(context) });
+    // SAFETY: the kernel passed it.
+    let looks = |handler: &Handler| (handler.looks)(&unsafe { Interrupted::of(context) });
+    if !marked {
+        on_interrupted_stack(signal, info, context, on_other);
+    } else if HANDLER.get().is_some_and(looks) {
+        on_interrupted_stack(signal, info, context, on_marked);
     }
+}
+
+/// What goes on with a signal: a handler, with its arguments.
+pub type Next = extern "C-unwind" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+
+/// Goes on in `next` on the stack that was interrupted, where the kernel would have put the frame
+/// but for an alternate stack.
+fn on_interrupted_stack(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+    next: Next,
+) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        // SAFETY: the kernel passed it.
+        let frame = unsafe { Frame::of(context) };
+        if frame.was_moved() {
+            // SAFETY: where the kernel would have put it, and the callers have nothing to drop.
+            unsafe { frame.go_on_below(frame.below(), next) };
+        }
+    }
+    next(signal, info, context);
+}
+
+extern "C-unwind" fn on_marked(
+    _signal: libc::c_int,
+    _info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    // SAFETY: the kernel passed it, or it is a copy.
+    unsafe { keep_alternate_stack(context) };
+    if let Some(handler) = HANDLER.get() {
+        // SAFETY: as above.
+        (handler.acts)(&unsafe { Interrupted::of(context) });
+    }
+}
+
+extern "C-unwind" fn on_other(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
     if let Some(action) = of_program() {
         pass_on(&action, signal, info, context);
     }

@@ -17,7 +17,7 @@ use core::ffi::{c_int, c_void};
 use core::mem;
 use core::ptr;
 
-use heddle::raw;
+use heddle::raw::{self, Frame};
 use libc::{sigaction, siginfo_t, ucontext_t};
 
 use super::actions::{Kept, is_plain, kept, reset};
@@ -29,35 +29,11 @@ use crate::errno;
 use crate::sys::probed;
 use crate::threads::{fork, own, this};
 
-/// What the kernel puts on a stack for a handler: where it returns to, and this much behind it.
-const FRAME_BYTES: usize = 8 + KERNEL_CONTEXT_BYTES + size_of::<siginfo_t>();
-/// `ucontext_t` as the kernel has it.
-const KERNEL_CONTEXT_BYTES: usize = 304;
-/// The registers of SSE and what is before them; others follow if the frame says so.
-const FXSAVE_BYTES: usize = 512;
-/// Where in these the kernel says how much there is, and the word that says that it says so.
-const EXTENDED_MARK_AT: usize = 464;
-const EXTENDED_MARK: u32 = 0x4650_5853;
-/// Below the stack pointer a function may have put something.
-const RED_ZONE_BYTES: usize = 128;
-/// What is lost where a copy of the frame is aligned: to 64 for the registers, to 16 and 8 itself.
-const ALIGNING_BYTES: usize = 128;
 /// What a handler needs at least.
 const HANDLER_BYTES: usize = 2 << 10;
 const PAGE: usize = 4096;
 /// Of a SIGBUS that comes before anybody has used the memory that is broken.
 const BUS_MCEERR_AO: c_int = 5;
-
-// SAFETY: in arch/; `frame` is the lowest byte of one that the kernel made, or a copy.
-unsafe extern "C" {
-    fn heddle_user_go_on(
-        frame: usize,
-        signal: c_int,
-        info: *mut siginfo_t,
-        context: *mut c_void,
-        next: extern "C-unwind" fn(c_int, *mut siginfo_t, *mut c_void),
-    ) -> !;
-}
 
 fn user(context: *mut c_void) -> &'static mut ucontext_t {
     // SAFETY: the kernel passed it to a handler, which has not returned.
@@ -70,64 +46,14 @@ fn blocked_in(context: *mut c_void) -> &'static mut u64 {
     unsafe { &mut *(&raw mut user(context).uc_sigmask).cast() }
 }
 
-fn stack_pointer(context: *mut c_void) -> usize {
-    user(context).uc_mcontext.gregs[libc::REG_RSP as usize] as usize
-}
-
-/// Where nothing of the interrupted function's is. It may have lost its stack: any number.
-fn below_stack(context: *mut c_void) -> usize {
-    stack_pointer(context).wrapping_sub(RED_ZONE_BYTES)
-}
-
-/// Bytes of the floating-point registers in the frame.
-fn float_bytes(context: *mut c_void) -> usize {
-    let begin = user(context).uc_mcontext.fpregs.cast::<u8>();
-    if begin.is_null() {
-        return 0;
-    }
-    // SAFETY: the kernel wrote the first part.
-    let [mark, bytes] = unsafe { begin.add(EXTENDED_MARK_AT).cast::<[u32; 2]>().read_unaligned() };
-    if mark == EXTENDED_MARK { bytes as usize } else { FXSAVE_BYTES }
-}
-
-/// Goes on in `next` with a copy of the kernel's frame below `top`, for which there is room.
-fn go_on_below(
-    top: usize,
-    context: *mut c_void,
-    next: extern "C-unwind" fn(c_int, *mut siginfo_t, *mut c_void),
-) -> ! {
-    let float = (top - float_bytes(context)) & !63;
-    let frame = ((float - FRAME_BYTES) & !15) - 8;
-    let (copied, copied_context) = (ptr::with_exposed_provenance_mut::<u8>(frame), frame + 8);
-    let to = ptr::with_exposed_provenance_mut::<c_void>(copied_context);
-    // SAFETY: the kernel's layout; there is room by the caller, who is on another stack.
-    unsafe {
-        let registers = user(context).uc_mcontext.fpregs.cast::<u8>();
-        copied.copy_from_nonoverlapping(context.cast::<u8>().sub(8), FRAME_BYTES);
-        if !registers.is_null() {
-            let place = ptr::with_exposed_provenance_mut::<u8>(float);
-            place.copy_from_nonoverlapping(registers, float_bytes(context));
-            user(to).uc_mcontext.fpregs = place.cast();
-        }
-        let info = copied.add(8 + KERNEL_CONTEXT_BYTES).cast::<siginfo_t>();
-        heddle_user_go_on(frame, (*info).si_signo, info, to, next)
-    }
-}
-
-/// Whether the kernel has called its handler on the alternate stack of the kernel thread, and not
-/// right below the stack pointer.
-fn was_moved(context: *mut c_void, below: usize) -> bool {
-    let alternate = user(context).uc_stack;
-    let low = alternate.ss_sp.addr();
-    let is_on_it = |address: usize| {
-        alternate.ss_flags & libc::SS_DISABLE == 0 && address.wrapping_sub(low) < alternate.ss_size
-    };
-    is_on_it(context.addr()) && !is_on_it(below)
+fn frame(context: *mut c_void) -> Frame {
+    // SAFETY: as in `user`.
+    unsafe { Frame::of(context) }
 }
 
 /// What a handler needs between the stack pointer and the end of the stack.
 fn needed_bytes(context: *mut c_void) -> usize {
-    float_bytes(context) + FRAME_BYTES + ALIGNING_BYTES + HANDLER_BYTES
+    frame(context).bytes() + HANDLER_BYTES
 }
 
 /// The program may have put the thread on a stack of its own making, as coroutines have them: how
@@ -212,8 +138,7 @@ pub fn handle(signal: c_int, info: *mut siginfo_t, context: *mut c_void) -> Opti
         // As the kernel does it with a fault that is blocked.
         return Some(default);
     }
-    let below = below_stack(context);
-    let is_moved = was_moved(context, below);
+    let (below, is_moved) = (frame(context).below(), frame(context).was_moved());
     // SAFETY: the kernel passed it.
     unsafe { raw::keep_alternate_stack(context) };
     let alternate = me.signals.alternate();
@@ -238,12 +163,14 @@ pub fn handle(signal: c_int, info: *mut siginfo_t, context: *mut c_void) -> Opti
         // Nor could the kernel call a handler there.
         return Some(default);
     }
-    go_on_below(top, context, run)
+    // SAFETY: there is room, and what is there is nobody's.
+    unsafe { frame(context).go_on_below(top, run) }
 }
 
 /// As [`handle`] of what was sent when the kernel is about to call the preemption signal's handler,
 /// too, and has put that one's frame, `first`, above: the handler is called as if that had not come
-/// yet. False: it is to be called elsewhere.
+/// yet. If that one's is on the kernel thread's alternate stack, as if it had not come at all; who
+/// has sent it sends it again. False: it is to be called elsewhere.
 pub fn handle_before(
     signal: c_int,
     info: *mut siginfo_t,
@@ -252,11 +179,19 @@ pub fn handle_before(
 ) -> bool {
     let (Some(me), Some(kept)) = (this(), kept(signal)) else { return false };
     let action = kept.get();
-    if is_plain(&action)
-        || raw::is_pinned()
-        || was_moved(context, below_stack(context))
-        || me.signals.alternate().place_for(&action) != 0
-    {
+    if is_plain(&action) || raw::is_pinned() {
+        return false;
+    }
+    if frame(first).was_moved() {
+        let place = frame(first).info();
+        // SAFETY: both are what the kernel passed, or is about to pass, to a handler.
+        let of_first = unsafe { place.replace(info.read()) };
+        let is_handled = handle(signal, place, first).is_none();
+        // SAFETY: as above.
+        unsafe { place.write(of_first) };
+        return is_handled;
+    }
+    if frame(context).was_moved() || me.signals.alternate().place_for(&action) != 0 {
         return false;
     }
     run(signal, info, first);
@@ -277,7 +212,7 @@ extern "C-unwind" fn run(signal: c_int, info: *mut siginfo_t, context: *mut c_vo
         // The thread may wait in the handler, and the worker run others.
         mask::take_on(workers);
     }
-    user(context).uc_stack = me.signals.alternate().told_at(stack_pointer(context));
+    user(context).uc_stack = me.signals.alternate().told_at(frame(context).stack_pointer());
     handled_with(me, &action, signal, |before| {
         *blocked_in(context) = before;
         // SAFETY: the program's action, and what belongs to the signal.
@@ -310,10 +245,10 @@ fn handle_of_kernel_thread(
     info: *mut siginfo_t,
     context: *mut c_void,
 ) {
-    let below = below_stack(context);
     let is_asked_for = action.sa_flags & libc::SA_ONSTACK != 0;
-    if !is_asked_for && was_moved(context, below) {
-        go_on_below(below, context, run_of_kernel_thread);
+    if !is_asked_for && frame(context).was_moved() {
+        // SAFETY: where the kernel would have put it.
+        unsafe { frame(context).go_on_below(frame(context).below(), run_of_kernel_thread) };
     }
     run_of_kernel_thread(signal, info, context);
 }
