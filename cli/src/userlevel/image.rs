@@ -9,7 +9,8 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
-use object::{Object, ObjectSection, ObjectSymbol, elf};
+use object::read::elf::Sym;
+use object::{Object, ObjectSection, elf};
 
 use super::{Finding, Purpose, library};
 use crate::symbols::image::{Head, Image};
@@ -259,24 +260,26 @@ impl Loaded {
         }
     }
 
-    /// One look for all: a program may have a million symbols.
+    /// One look for all: a program may have a million symbols, and names that are long: of each
+    /// the first letters are read.
     fn symbols(&self) -> &[&'static str] {
         self.symbols.get_or_init(|| {
-            let Some(object) = self.program().and_then(|image| image.object().ok()) else {
-                return Vec::new();
-            };
+            let object = self.program().and_then(|image| image.object().ok());
+            // One of another size is of another processor.
+            let Some(object::File::Elf64(file)) = object else { return Vec::new() };
             let marks = MARKS.iter().copied().flatten().flat_map(|mark| mark.symbols);
             let wanted: Vec<&str> = marks.copied().chain([ALLOCATION]).collect();
-            let lengths = wanted.iter().fold(0_u64, |all, name| all | 1 << name.len());
             let mut found = Vec::new();
-            for symbol in object.symbols().chain(object.dynamic_symbols()) {
-                let Ok(name) = symbol.name_bytes() else { continue };
-                if name.len() >= 64 || lengths >> name.len() & 1 == 0 {
-                    continue;
+            for table in [file.elf_symbol_table(), file.elf_dynamic_symbol_table()] {
+                let names = file.section_by_index(table.string_section());
+                let Ok(names) = names.and_then(|section| section.data()) else { continue };
+                for symbol in table.symbols() {
+                    let name = names.get(symbol.st_name(file.endian()) as usize..);
+                    let known = name.and_then(|name| wanted.iter().find(|it| is_name(name, it)));
+                    let is_defined = || symbol.st_shndx(file.endian()) != elf::SHN_UNDEF;
+                    let counts = |it: &&&str| **it != ALLOCATION || is_defined();
+                    found.extend(known.filter(counts).filter(|it| !found.contains(*it)));
                 }
-                let known = wanted.iter().find(|it| it.as_bytes() == name);
-                let counts = |it: &&&str| **it != ALLOCATION || symbol.is_definition();
-                found.extend(known.filter(counts).filter(|it| !found.contains(*it)));
             }
             found
         })
@@ -308,6 +311,12 @@ impl Loaded {
         let mut names = object.sections().filter_map(|it| it.name().ok().map(str::to_owned));
         names.any(|name| name == ".go.buildinfo" || name == ".note.go.buildid")
     }
+}
+
+/// Whether what begins here is this name, with the zero byte behind it.
+fn is_name(at: &[u8], name: &str) -> bool {
+    at.first() == name.as_bytes().first()
+        && at.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.first() == Some(&0))
 }
 
 /// A library may be named by its path.
