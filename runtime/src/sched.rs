@@ -84,6 +84,15 @@ pub(crate) fn current() -> &'static Control {
     }
 }
 
+/// The calling thread, if it can be linked. A kernel thread may have been interrupted in a wait, or
+/// in the middle of the runtime, by a handler that waits.
+pub(crate) fn waiter() -> Option<&'static Control> {
+    let is_busy = |me: &Control| {
+        me.kind.get() == Kind::Kernel && (me.wait.get() != WaitKind::None || full::is_pinned())
+    };
+    try_current().ok().filter(|me| !is_busy(me))
+}
+
 /// As [`current`], which panics on an error.
 #[inline(always)]
 pub(crate) fn try_current() -> io::Result<&'static Control> {

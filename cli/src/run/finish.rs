@@ -34,6 +34,11 @@ pub fn finish(
     let mut symbols = Symbols::default();
     let mut watched = watched;
     name_child(&mut watched, program);
+    if args.report == Form::None {
+        // What the report says beyond this is read from tables of symbols, which may be large.
+        keep(&watched.collector.processes, &mut symbols);
+        return;
+    }
     let zones = inputs.policy.zones;
     let processes =
         gather::processes(&watched.collector.processes, &mut symbols, zones, &prepared.said);
@@ -55,9 +60,6 @@ pub fn finish(
     notes.extend(kept.troubles);
     // The plan goes before the report is read, so that nothing is left if that takes long.
     drop(prepared);
-    if args.report == Form::None {
-        return;
-    }
     let wanted = inputs.policy.has_time_critical();
     let mediator = watched.mediator.filter(|it| wanted || has_acted(it)).and_then(|report| {
         let said = report.to_string();

@@ -149,7 +149,7 @@ pub(crate) unsafe fn wait(
     if unsafe { &*word }.load(Acquire) != expected {
         return Ended::Changed;
     }
-    let Ok(me) = sched::try_current() else { return wait_unseen(deadline) };
+    let Some(me) = sched::waiter() else { return wait_unseen(deadline) };
     if manner.is_cancellable && sched::is_cancellable(me) {
         return Ended::Cancelled;
     }
@@ -184,7 +184,7 @@ pub(crate) fn wait_after(
     give_up: impl FnOnce() -> bool,
 ) -> Ended {
     let end = |goes_on: bool, ended: Ended| if goes_on { ended } else { Ended::Changed };
-    let Ok(me) = sched::try_current() else {
+    let Some(me) = sched::waiter() else {
         return if give_up() { wait_unseen(deadline) } else { Ended::Changed };
     };
     if manner.is_cancellable && sched::is_cancellable(me) {
@@ -239,8 +239,8 @@ fn ended(me: &Control, node: &Node, manner: Manner, outcome: Outcome) -> Ended {
     }
 }
 
-/// The wait of a kernel thread for which there is no memory: a wake without a reason, a moment
-/// later, and the caller looks at its word again.
+/// The wait of a kernel thread that can't be linked, or for which there is no memory: a wake
+/// without a reason, a moment later, and the caller looks at its word again.
 #[cold]
 fn wait_unseen(deadline: u64) -> Ended {
     std::thread::sleep(UNSEEN);

@@ -127,10 +127,11 @@ pub fn watch(fd: c_int, signals: u64) -> c_int {
 }
 
 /// Sends the calling kernel thread a signal as `info` tells it: the kernel lets it send itself any.
-pub fn queue_to_own(info: &siginfo_t) {
+/// False: it has no place for one more.
+pub fn queue_to_own(info: &siginfo_t) -> bool {
     let own = rustix::thread::gettid().as_raw_nonzero().get();
     // SAFETY: no arguments.
-    queue(unsafe { libc::getpid() }, own, info.si_signo, info);
+    queue(unsafe { libc::getpid() }, own, info.si_signo, info) == 0
 }
 
 /// Sends the kernel thread `tid` of a process a signal with what it carries; an error number,

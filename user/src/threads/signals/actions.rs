@@ -1,11 +1,9 @@
-//! What the program has set for faults, signals that report what a thread itself did; and for the
-//! one by which threads are preempted.
+//! What the program has set for each signal.
 //!
 //! The handlers of faults are called by `faults.rs`, which says why: the kernel has one handler for
-//! all ([`entry`], or the runtime's for SIGSEGV), and what the program sets is kept here.
-//!
-//! What a write raises is kept, too, and what a timer of CPU time sends: workers let it through
-//! (`raised.rs`).
+//! all ([`entry`], or the runtime's for SIGSEGV), and what the program sets is kept here. What a
+//! write raises, and what a timer of CPU time sends, workers let through (`raised.rs`). Handlers of
+//! all others the kernel calls on kernel threads of the program, by way of [`around`].
 //!
 //! The preemption signal stays the runtime's once it has it, which calls the program's handler for
 //! what others have sent, with the runtime's flags.
@@ -24,15 +22,16 @@ use core::hint;
 use core::mem;
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize};
 
 use heddle::raw;
 use libc::sigaction;
 
+use super::around::around;
 use super::faults::entry;
 use super::kept::Words;
 use super::raised::{LET_THROUGH, arrived, is_let_through};
-use super::{bit, discard};
+use super::{SIGNALS, bit, discard};
 use crate::calls::mask;
 use crate::errno;
 
@@ -64,10 +63,8 @@ impl Kept {
 /// All zero words are the default action.
 const _: () = assert!(libc::SIG_DFL == 0);
 
-/// Of how many signals.
-const COUNT: usize = raw::FAULTS.len() + LET_THROUGH.len() + 1;
-/// What they have.
-static KEPT: [Kept; COUNT] = [const { Kept::new() }; COUNT];
+/// By the signal's number.
+static KEPT: [Kept; SIGNALS as usize] = [const { Kept::new() }; SIGNALS as usize];
 /// Whose [`KEPT`] is: the process that began to keep. A child of `vfork` has another number, and
 /// the same memory.
 static OWNER: AtomicI32 = AtomicI32::new(0);
@@ -85,19 +82,19 @@ pub fn is_in_vfork() -> bool {
     owner != 0 && unsafe { libc::getpid() } != owner
 }
 
-/// The runtime's list of faults, in its order, and what is kept last.
-fn numbers() -> impl Iterator<Item = c_int> {
-    raw::FAULTS.into_iter().chain(LET_THROUGH).chain([raw::PREEMPTION_SIGNAL])
-}
+/// Signals that the C library keeps for itself.
+const OF_C_LIBRARY: [c_int; 2] = [32, 33];
 
-/// What is kept for this signal, if it is one of those.
+/// What is kept for this signal, if it may have a handler.
 pub fn kept(signal: c_int) -> Option<&'static Kept> {
-    numbers().position(|number| number == signal).map(|index| &KEPT[index])
+    let may = (1..SIGNALS).contains(&signal) && !OF_C_LIBRARY.contains(&signal);
+    let has_none = signal == libc::SIGKILL || signal == libc::SIGSTOP;
+    (may && !has_none).then(|| &KEPT[signal as usize])
 }
 
 /// What the program has set for the preemption signal.
 fn for_preemption_signal() -> sigaction {
-    KEPT[COUNT - 1].get()
+    KEPT[raw::PREEMPTION_SIGNAL as usize].get()
 }
 
 /// Whether it is no handler.
@@ -112,12 +109,24 @@ fn is_runtimes(handler: usize) -> bool {
 
 /// Whether the kernel's handler is ours.
 fn is_ours(handler: usize) -> bool {
-    handler == our_handler(libc::SIGPIPE) || handler == our_handler(0) || is_runtimes(handler)
+    let is_one = |signal| handler == our_handler(signal);
+    [libc::SIGPIPE, libc::SIGSEGV, libc::SIGINT].into_iter().any(is_one) || is_runtimes(handler)
 }
 
-/// The kernel's handler for this signal: of what workers let through, or of faults.
+/// Whether a thread raises it by what it does.
+fn is_fault(signal: c_int) -> bool {
+    raw::FAULTS.contains(&signal)
+}
+
+/// The kernel's handler for this signal: of what workers let through, of faults, or of others.
 fn our_handler(signal: c_int) -> usize {
-    if is_let_through(signal) { arrived as *const () as usize } else { entry as *const () as usize }
+    if is_let_through(signal) {
+        arrived as *const () as usize
+    } else if is_fault(signal) {
+        entry as *const () as usize
+    } else {
+        around as *const () as usize
+    }
 }
 
 /// What our handler for this signal blocks while it runs. Of what somebody sends without end the
@@ -166,6 +175,10 @@ fn in_kernel(signal: c_int, action: &sigaction) -> sigaction {
     }
     if looks || !is_plain(action) {
         ours.sa_sigaction = our_handler(signal);
+    }
+    if !is_plain(action) && !is_fault(signal) && !is_let_through(signal) {
+        ours.sa_flags = action.sa_flags & !libc::SA_RESETHAND | libc::SA_SIGINFO;
+    } else if looks || !is_plain(action) {
         let kept_flags = libc::SA_ONSTACK | libc::SA_RESTART;
         ours.sa_flags = action.sa_flags & kept_flags | libc::SA_SIGINFO | libc::SA_NODEFER;
         ours.sa_mask = mask::set_of(blocked_by_ours(signal));
@@ -262,11 +275,12 @@ fn set(signal: c_int, kept: &Kept, action: &sigaction) -> c_int {
     errno::get()
 }
 
-/// From now on handlers of faults are called from here: before the first full thread is made, and
+/// From now on handlers are called from here: before the first full thread is made, and
 /// the runtime looks at faults.
 pub fn begin() {
     alone(|| {
-        for (signal, kept) in numbers().zip(&KEPT) {
+        let all = (1..SIGNALS).filter_map(|signal| Some((signal, kept(signal)?)));
+        for (signal, kept) in all {
             if let Some(action) = kernels(signal) {
                 set(signal, kept, &action);
             }
@@ -379,46 +393,53 @@ unsafe extern "C-unwind" fn heddle_user___sigaction(
     unsafe { heddle_user_sigaction(signal, action, old) }
 }
 
-/// `signal` of one that is kept, with these flags; what was set before.
+/// Signals whose handlers, if [`signal_with`] sets them, end system calls: `siginterrupt`.
+static INTERRUPTING: AtomicU64 = AtomicU64::new(0);
+
+/// Whether handlers of `signal` that are set from now on are to end system calls.
+pub fn interrupts(signal: c_int, it_does: bool) {
+    match it_does {
+        true => INTERRUPTING.fetch_or(bit(signal), Relaxed),
+        false => INTERRUPTING.fetch_and(!bit(signal), Relaxed),
+    };
+}
+
+/// `signal` with these flags; what was set before.
 fn signal_with(signal: c_int, handler: usize, flags: c_int) -> usize {
+    if kept(signal).is_none() || handler == libc::SIG_ERR {
+        errno::set(libc::EINVAL);
+        return libc::SIG_ERR;
+    }
     // SAFETY: all zero bytes are a valid action.
     let (mut action, mut old): (sigaction, sigaction) = unsafe { mem::zeroed() };
     action.sa_sigaction = handler;
-    action.sa_flags = flags;
+    let ends_calls = INTERRUPTING.load(Relaxed) & bit(signal) != 0;
+    action.sa_flags = if ends_calls { flags & !libc::SA_RESTART } else { flags };
+    if flags & libc::SA_NODEFER == 0 {
+        action.sa_mask = mask::set_of(bit(signal));
+    }
     match change(signal, Some(&action), Some(&mut old)) {
         0 => old.sa_sigaction,
         _ => libc::SIG_ERR,
     }
 }
 
-/// The C library's `signal`, but for what is kept.
+/// The C library's `signal` in its variants.
 macro_rules! setters {
-    ($($name:ident = $real:ident, $flags:expr;)+) => {
-        // SAFETY: the C library's functions, where it has them.
-        unsafe extern "C" {
-            $(fn $real(signal: c_int, handler: usize) -> usize;)+
-        }
+    ($($name:ident, $flags:expr;)+) => {
         $(
             #[unsafe(no_mangle)]
             unsafe extern "C-unwind" fn $name(signal: c_int, handler: usize) -> usize {
-                if kept(signal).is_some() {
-                    return signal_with(signal, handler, $flags);
-                }
-                // SAFETY: the caller's handler.
-                let before = unsafe { $real(signal, handler) };
-                if before != libc::SIG_ERR {
-                    is_set(signal, handler);
-                }
-                before
+                signal_with(signal, handler, $flags)
             }
         )+
     };
 }
 
 setters! {
-    heddle_user_signal = signal, libc::SA_RESTART;
-    heddle_user_bsd_signal = bsd_signal, libc::SA_RESTART;
-    heddle_user_ssignal = ssignal, libc::SA_RESTART;
-    heddle_user___sysv_signal = __sysv_signal, libc::SA_RESETHAND | libc::SA_NODEFER;
-    heddle_user_sysv_signal = sysv_signal, libc::SA_RESETHAND | libc::SA_NODEFER;
+    heddle_user_signal, libc::SA_RESTART;
+    heddle_user_bsd_signal, libc::SA_RESTART;
+    heddle_user_ssignal, libc::SA_RESTART;
+    heddle_user___sysv_signal, libc::SA_RESETHAND | libc::SA_NODEFER;
+    heddle_user_sysv_signal, libc::SA_RESETHAND | libc::SA_NODEFER;
 }

@@ -185,7 +185,7 @@ pub fn wait_for(signals: u64) -> u64 {
 pub fn send_to_own(info: &siginfo_t) {
     match own() {
         Some(place) => _ = place.send(info),
-        None => signals::queue_to_own(info),
+        None => _ = signals::queue_to_own(info),
     }
 }
 

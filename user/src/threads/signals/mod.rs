@@ -30,6 +30,7 @@
 
 pub mod actions;
 pub mod alternate;
+mod around;
 mod context;
 pub mod discard;
 pub mod failure;
@@ -71,10 +72,8 @@ use crate::sys::kept::has_none;
 pub use self::masked::Masked;
 pub use self::pending::bit;
 pub use self::queue::queue_info;
-pub use self::sent::{SI_TKILL, info_of};
+pub use self::sent::{SI_TKILL, SIGNALS, info_of};
 
-/// Signal numbers end before this one.
-pub const SIGNALS: c_int = 65;
 /// Signals whose default is to be ignored.
 const IGNORED: u64 = bit(libc::SIGCHLD) | bit(libc::SIGURG) | bit(libc::SIGWINCH);
 

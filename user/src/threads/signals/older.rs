@@ -14,7 +14,7 @@ use core::mem;
 
 use libc::sigaction;
 
-use super::actions::{change, kept};
+use super::actions::{self, change};
 use super::{SIGNALS, bit};
 use crate::calls::mask;
 use crate::errno;
@@ -82,17 +82,8 @@ unsafe extern "C-unwind" fn heddle_user_sigignore(signal: c_int) -> c_int {
     change(signal, Some(&action_with(libc::SIG_IGN)), None)
 }
 
-// SAFETY: the C library's function.
-unsafe extern "C" {
-    fn siginterrupt(signal: c_int, interrupts: c_int) -> c_int;
-}
-
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn heddle_user_siginterrupt(signal: c_int, interrupts: c_int) -> c_int {
-    if kept(signal).is_none() {
-        // SAFETY: numbers.
-        return unsafe { siginterrupt(signal, interrupts) };
-    }
     let mut action = action_with(libc::SIG_DFL);
     if change(signal, None, Some(&mut action)) != 0 {
         return -1;
@@ -101,6 +92,7 @@ unsafe extern "C-unwind" fn heddle_user_siginterrupt(signal: c_int, interrupts: 
         0 => action.sa_flags |= libc::SA_RESTART,
         _ => action.sa_flags &= !libc::SA_RESTART,
     }
+    actions::interrupts(signal, interrupts != 0);
     change(signal, Some(&action), None)
 }
 

@@ -8,6 +8,9 @@ use core::ptr;
 
 use libc::siginfo_t;
 
+/// Signal numbers end before this one.
+pub const SIGNALS: c_int = 65;
+
 /// `si_code` of a signal to a thread.
 pub const SI_TKILL: c_int = -6;
 
