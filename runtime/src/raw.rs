@@ -18,7 +18,7 @@ pub use crate::deadlock::{
     Explain, Holder, Waited, idle, name_kernel_thread, name_slot, name_slot_of, on_deadlock,
 };
 pub use crate::io::call::{deadline, operate, receive, retry, send, wait_ready, wait_several};
-pub use crate::io::reactor::Interest;
+pub use crate::io::{call::wait_ready_while, epoll::end_waits, reactor::Interest};
 pub use crate::lot::{
     ANY, Ended, Manner, Moment, Requeued, futex_broadcast, futex_requeue, futex_wait,
     futex_wait_after, futex_wake,

@@ -7,7 +7,8 @@
 //! main thread uses each of them before it starts the others.
 //!
 //! Of `counts.rs` weaker forms fail: who was closed out tries; who closes does not wait for those
-//! who try, or for whom the file is ready; who tries is not counted.
+//! who try, or for whom the file is ready; who tries is not counted; a copy is offered after those
+//! for whom it is count no more.
 //!
 //! `RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test -p heddle-user --release --test loom`
 
@@ -19,6 +20,8 @@ use loom::sync::atomic::AtomicU32;
 use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use loom::thread;
 
+#[path = "../src/calls/waited/copies.rs"]
+mod copies;
 #[path = "../src/calls/waited/counts.rs"]
 mod counts;
 #[path = "../src/threads/signals/kept.rs"]
@@ -251,7 +254,7 @@ impl Number {
 
     fn close(&self) {
         let is_ready = |reads, _| reads && self.there.fetch_add(0, Relaxed) != 0;
-        while self.counts.close(is_ready, true) == counts::Closing::Later {
+        while self.counts.close(is_ready, true, |_, _| {}) == counts::Closing::Later {
             thread::yield_now();
         }
         self.is_next.store(1, Relaxed);
@@ -306,15 +309,117 @@ fn who_waits_on_counts_no_more() {
         let number = Arc::new(counts::Counts::new());
         assert!(number.are_none());
         let closed = number.begin(counts::READS);
-        assert!(number.close(|_, _| false, true) == counts::Closing::Now);
+        assert!(number.close(|_, _| false, true, |_, _| {}) == counts::Closing::Turned);
         let theirs = number.clone();
         let reader = thread::spawn(move || theirs.leave(counts::READS, closed));
+        assert!(!number.is_meant(closed));
         let next = number.begin(counts::READS);
-        assert!(number.close(|_, _| true, true) == counts::Closing::Later);
+        assert!(number.is_meant(next));
+        assert!(number.close(|_, _| true, true, |_, _| {}) == counts::Closing::Later);
         assert!(number.done(counts::READS, next));
         number.leave(counts::TRIES, next);
-        assert!(number.close(|_, _| true, true) == counts::Closing::Now);
+        assert!(number.close(|_, _| true, true, |_, _| {}) == counts::Closing::Free);
         reader.join().unwrap();
         assert!(number.are_none());
     });
+}
+
+const NUMBER: i32 = 5;
+const COPY: i32 = 600;
+
+/// A descriptor whose file is kept when its number is closed, and how often the copy was closed.
+struct KeptNumber {
+    counts: counts::Counts,
+    copies: loom::sync::Mutex<copies::Copies>,
+    was_closed: AtomicU32,
+}
+
+impl KeptNumber {
+    fn release(&self, place: usize) {
+        if let Some(fd) = self.copies.lock().unwrap().release(place) {
+            assert_eq!((fd, self.was_closed.fetch_add(1, Relaxed)), (COPY, 0));
+        }
+    }
+
+    /// The wait of one who has begun with `closed` is over; `tries`: he goes on with the file.
+    fn end(&self, closed: u64, tries: bool) {
+        if tries && self.counts.done(counts::READS, closed) {
+            self.counts.leave(counts::TRIES, closed);
+        } else if tries || !self.counts.leave(counts::READS, closed) {
+            let (place, fd) = self.copies.lock().unwrap().take(NUMBER, closed).expect("kept");
+            assert_eq!((fd, self.was_closed.load(Relaxed)), (COPY, 0));
+            self.release(place);
+        }
+    }
+
+    /// Nothing is ready; `told` are those who wait.
+    fn close(&self, told: &[Arc<Event>]) {
+        let mut place = None;
+        let offer = || self.copies.lock().unwrap().offer(NUMBER, COPY).unwrap();
+        let mut keep = |closed, waits| {
+            let place = *place.get_or_insert_with(offer);
+            self.copies.lock().unwrap().is_for(place, closed, waits);
+        };
+        let closing = loop {
+            match self.counts.close(|_, _| false, true, &mut keep) {
+                counts::Closing::Later => thread::yield_now(),
+                other => break other,
+            }
+        };
+        told.iter().for_each(|event| event.notify());
+        let Some(place) = place else { return };
+        if closing == counts::Closing::Free {
+            self.copies.lock().unwrap().is_for(place, 0, 0);
+        }
+        self.release(place);
+        assert!(self.counts.are_none() || closing == counts::Closing::Free);
+    }
+}
+
+/// `ends`: what each of those who wait does in the end, and whether it does so by itself.
+fn keeps(ends: &'static [(bool, bool)]) {
+    loom::model(move || {
+        let number = Arc::new(KeptNumber {
+            counts: counts::Counts::new(),
+            copies: loom::sync::Mutex::new(copies::Copies::new()),
+            was_closed: AtomicU32::new(0),
+        });
+        assert!(number.counts.are_none());
+        let start = |&(tries, by_itself): &(bool, bool)| {
+            let closed = number.counts.begin(counts::READS);
+            let event = Arc::new(Event::default());
+            let (theirs, told) = (number.clone(), event.clone());
+            let body = move || {
+                if !by_itself {
+                    told.wait();
+                }
+                theirs.end(closed, tries);
+            };
+            (event, thread::spawn(body))
+        };
+        let (events, threads): (Vec<_>, Vec<_>) = ends.iter().map(start).unzip();
+        number.close(&events);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert!(number.counts.are_none());
+        // Its place is free, and all that was made is closed.
+        let left = number.copies.lock().unwrap().take_all().count();
+        assert_eq!(left, 0);
+        let all_leave = ends.iter().all(|&(_, by_itself)| by_itself);
+        assert!(all_leave || number.was_closed.load(Relaxed) == 1);
+    });
+}
+
+#[test]
+fn all_who_wait_find_the_copy() {
+    keeps(&[(true, false), (true, false)]);
+}
+
+#[test]
+fn who_leaves_wants_no_copy() {
+    keeps(&[(true, false), (false, true)]);
+}
+
+#[test]
+fn who_is_told_meanwhile_tries_or_finds_the_copy() {
+    keeps(&[(true, true), (true, false)]);
 }

@@ -159,10 +159,11 @@ What differs with --threads user:
   Threads that read or write one descriptor of a file on a disk at its own position do so one after
   the other, and each gets its part whole. A kernel thread's call, another process's or one by a
   copy of the descriptor may come between, where what is read is partly in memory.
-  A thread that waits for a descriptor which another one closes gets what came for it before that,
-  as the end of a connection that was shut down; what comes later it does not get, and it waits on.
-  So it is with close, dup2 and dup3 of numbers below 65536, which wait for that (a second at most),
-  not with fclose and close_range.
+  A thread that waits for a descriptor which another one closes has the file until its wait ends, by
+  a copy that stands where heddle's own descriptors do, of 256 files at most; without one it gets
+  what came before, as the end of a connection that was shut down, and nothing later. So it is with
+  close, dup2 and dup3 of numbers below 65536, which wait for those for whom something has come (a
+  second at most), not with fclose and close_range.
   A handler of SIGURG, by which threads are preempted, ends no call early. A wait for a condition
   may end (0) after a handler ran in it. Three of the 1024 keys of thread-specific values are
   heddle's, and mallinfo counts what heddle allocates.

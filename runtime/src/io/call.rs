@@ -111,7 +111,22 @@ pub(crate) fn check_cancelled() -> io::Result<()> {
 ///
 /// # Errors
 /// `TimedOut`, [`crate::Cancelled`], or what the kernel says of the descriptor.
+#[inline]
 pub fn wait_ready(fd: RawFd, interest: Interest, deadline: u64) -> io::Result<()> {
+    wait_ready_while(fd, interest, deadline, || true)
+}
+
+/// As [`wait_ready`]; a full thread asks, from where [`super::epoll::end_waits`] finds it on,
+/// whether `fd` still is the file that is meant.
+///
+/// # Errors
+/// As [`wait_ready`]; `EBADF` if it is not.
+pub fn wait_ready_while(
+    fd: RawFd,
+    interest: Interest,
+    deadline: u64,
+    is_meant: impl Fn() -> bool,
+) -> io::Result<()> {
     let me = sched::current();
     check(me)?;
     let Some(here) = full::here().filter(|_| me.kind.get().is_user_level()) else {
@@ -126,7 +141,7 @@ pub fn wait_ready(fd: RawFd, interest: Interest, deadline: u64) -> io::Result<()
     let epoll = here.worker().readiness()?;
     // Of a full thread anybody may end the wait from the moment it is in there.
     publish(me);
-    if let Err(error) = epoll.add(me, fd, interest) {
+    if let Err(error) = epoll.add(me, fd, interest, is_meant) {
         me.cancellable.set(false);
         me.wait.set(WaitKind::None);
         // A regular file is always ready.
@@ -136,13 +151,17 @@ pub fn wait_ready(fd: RawFd, interest: Interest, deadline: u64) -> io::Result<()
     park_published(me, deadline)
 }
 
-/// Waits until something of `entries` may have happened, which name a descriptor at least: as
-/// [`wait_ready`], for full threads and kernel threads. It may end although nothing has. What is
-/// in the entries is not changed.
+/// As [`wait_ready_while`] until something of `entries` may have happened, which name a descriptor
+/// at least; for full threads and kernel threads. It may end although nothing has. What is in the
+/// entries is not changed.
 ///
 /// # Errors
 /// `TimedOut`, [`crate::Cancelled`], or what the kernel says of a descriptor.
-pub fn wait_several(entries: &[libc::pollfd], deadline: u64) -> io::Result<()> {
+pub fn wait_several(
+    entries: &[libc::pollfd],
+    deadline: u64,
+    are_meant: impl Fn() -> bool,
+) -> io::Result<()> {
     let me = sched::current();
     check(me)?;
     if me.kind.get() != Kind::Full {
@@ -153,7 +172,7 @@ pub fn wait_several(entries: &[libc::pollfd], deadline: u64) -> io::Result<()> {
     let Some(here) = full::here() else { return wait_in_kernel(&mut entries.to_vec(), deadline) };
     let epoll = here.worker().readiness()?;
     publish(me);
-    if let Err(error) = epoll.add_several(&wait) {
+    if let Err(error) = epoll.add_several(&wait, are_meant) {
         me.cancellable.set(false);
         me.wait.set(WaitKind::None);
         return Err(error);

@@ -31,6 +31,7 @@ use super::reactor::Interest;
 use super::several::{List, Node, Several};
 use crate::control::{Control, WaitKind};
 use crate::raw_lock::RawLock;
+use crate::runtime;
 use crate::sys::descriptor::raised;
 use crate::sys::epoll as sys;
 use crate::sys::event::Event;
@@ -173,8 +174,15 @@ impl Epoll {
         Ok(())
     }
 
-    /// Arms `fd` for `thread`, which parks next.
-    pub fn add(&self, thread: &'static Control, fd: RawFd, interest: Interest) -> io::Result<()> {
+    /// Arms `fd` for `thread`, which parks next, if it `is_meant` when [`Epoll::end_waits`] would
+    /// find the thread.
+    pub fn add(
+        &self,
+        thread: &'static Control,
+        fd: RawFd,
+        interest: Interest,
+        is_meant: impl Fn() -> bool,
+    ) -> io::Result<()> {
         if !(0..=FD_MAX).contains(&fd) {
             return Err(rustix::io::Errno::BADF.into());
         }
@@ -190,7 +198,10 @@ impl Epoll {
             }
             heads[fd as usize].alone = thread;
             self.waiting.fetch_add(1, Relaxed);
-            let armed = self.arm(fd, heads[fd as usize]);
+            let armed = match is_meant() {
+                true => self.arm(fd, heads[fd as usize]),
+                false => Err(rustix::io::Errno::BADF.into()),
+            };
             if armed.is_err() {
                 self.unlink(heads, thread);
             }
@@ -200,8 +211,8 @@ impl Epoll {
 
     /// Arms all that `wait` is for; its thread, a full one, parks next, and leaves `wait` where it
     /// is until it goes on. A file that is always ready is waited for in vain, as `poll` does it
-    /// that has not been asked for reading or writing.
-    pub fn add_several(&self, wait: &Several) -> io::Result<()> {
+    /// that has not been asked for reading or writing. `are_meant`: as in [`Epoll::add`].
+    pub fn add_several(&self, wait: &Several, are_meant: impl Fn() -> bool) -> io::Result<()> {
         let last = wait.nodes.iter().map(|node| node.fd).max().unwrap_or(-1);
         if !(0..=FD_MAX).contains(&last) {
             return Err(rustix::io::Errno::BADF.into());
@@ -219,7 +230,13 @@ impl Epoll {
                 _ => Ok(()),
             })?;
         }
-        Ok(())
+        self.with(|heads| match wait.thread.result.load(Relaxed) {
+            SEVERAL if !are_meant() => {
+                self.unlink(heads, wait.thread);
+                Err(rustix::io::Errno::BADF.into())
+            }
+            _ => Ok(()),
+        })
     }
 
     /// Arms the next nodes of `wait`; if that fails the wait has ended.
@@ -286,6 +303,16 @@ impl Epoll {
         })
     }
 
+    /// Ends all waits for `fd` here; called by anybody for `worker`, which this set belongs to.
+    pub fn end_waits(&self, worker: &'static Worker, fd: RawFd) {
+        self.with(|heads| {
+            let head = usize::try_from(fd).ok().and_then(|index| heads.get(index));
+            if head.is_some_and(|head| !head.is_empty()) {
+                self.wake(heads, worker, fd, ALWAYS);
+            }
+        });
+    }
+
     /// Takes all events in, without sleeping; called by `worker`, which this set belongs to. A ring
     /// that watches the set tells of each event once, so none may be left here when it sleeps.
     pub fn poll(&self, worker: &'static Worker) {
@@ -348,6 +375,17 @@ impl Epoll {
             }
         }
         several.end_each(|node| flags.intersects(node.events | ALWAYS), end);
+    }
+}
+
+/// Ends all waits of full threads for `fd`, as if something had happened to it. Called by anybody
+/// who is not pinned.
+pub fn end_waits(fd: RawFd) {
+    let Some(runtime) = runtime::get() else { return };
+    for worker in runtime.workers() {
+        if let Some(epoll) = worker.made_readiness() {
+            epoll.end_waits(worker, fd);
+        }
     }
 }
 

@@ -23,7 +23,7 @@
 
 pub(crate) mod call;
 pub(crate) mod check;
-mod epoll;
+pub(crate) mod epoll;
 pub(crate) mod interrupt;
 mod pipe;
 pub(crate) mod reactor;

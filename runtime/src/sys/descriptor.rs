@@ -76,6 +76,14 @@ pub(crate) fn in_child() {
     gate::in_child();
 }
 
+/// A copy of a descriptor of the program's, for the caller's own use; `None`: there is no place.
+pub fn copy(fd: BorrowedFd<'_>) -> Option<OwnedFd> {
+    let number = fd.as_raw_fd();
+    // Above the ranges the program has many, and will hardly miss one.
+    let beside = || (number + 1 >= BORDERS[1]).then(|| fcntl_dupfd_cloexec(fd, number + 1).ok());
+    copy_above(fd).or_else(|| beside().flatten())
+}
+
 /// A copy of the descriptor at the place where it should be; `None`: it may stay.
 pub(crate) fn copy_above(fd: BorrowedFd<'_>) -> Option<OwnedFd> {
     if !ARE_RAISED.load(Relaxed) {

@@ -50,7 +50,7 @@ fn is_in_memory(fd: c_int) -> bool {
 fn is_buffered(transfer: &Transfer) -> bool {
     transfer.direction == Direction::Write
         && transfer.flags & (libc::RWF_DSYNC | libc::RWF_SYNC) == 0
-        && are_buffered(flags_of(transfer.fd))
+        && are_buffered(flags_of(transfer.target.fd))
 }
 
 /// Whether writes with these flags of a descriptor stay in memory for now.
@@ -63,9 +63,9 @@ pub fn are_buffered(flags: c_int) -> bool {
 pub fn transfer(transfer: &Transfer, parts: Parts) -> Result<isize> {
     let is_buffered = is_buffered(transfer);
     if is_buffered {
-        known::note_buffered(transfer.fd);
+        known::note_buffered(transfer.target.fd);
     }
-    if is_buffered || is_in_memory(transfer.fd) {
+    if is_buffered || is_in_memory(transfer.target.fd) {
         return checked(transfer.plain(parts));
     }
     checked(unless_alone(|| transfer.plain(parts)))

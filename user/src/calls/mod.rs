@@ -57,7 +57,8 @@ use core::time::Duration;
 
 use heddle::raw::{self, Interest};
 
-use self::waited::{Trying, Waiting};
+pub use self::waited::in_child;
+use self::waited::{Target, Trying, Waiting};
 use crate::errno;
 use crate::threads::cancel;
 use crate::threads::signals::{self, Ran, Then};
@@ -141,7 +142,12 @@ fn resumed(stop: Stop, always: bool) -> Result<()> {
     if stop != Stop::Cancelled {
         return Err(stop);
     }
-    match signals::interrupted() {
+    resumed_after(signals::interrupted(), always)
+}
+
+/// As [`resumed`], when what the caller was called for has run.
+fn resumed_after(then: Then, always: bool) -> Result<()> {
+    match then {
         Then::End => Err(Stop::Cancelled),
         Then::Fail => Err(Stop::Error(libc::EINTR)),
         Then::Restart if always => Err(Stop::Error(libc::EINTR)),
@@ -180,28 +186,31 @@ fn flags_of(fd: c_int) -> c_int {
     flags.max(0)
 }
 
-/// Waits until `fd` is ready, or until `deadline` (ns, 0 = never): a socket's own timeout, with
-/// which the kernel restarts no call, whatever the handler asks for. The caller keeps the result
-/// while it tries.
-fn wait_ready(fd: c_int, interest: Interest, deadline: u64) -> Result<Trying> {
+/// Waits until the target is ready, or until `deadline` (ns, 0 = never): a socket's own timeout,
+/// with which the kernel restarts no call, whatever the handler asks for. The caller keeps the
+/// result while it tries, with what the target is by then.
+fn wait_ready(target: &mut Target, interest: Interest, deadline: u64) -> Result<Trying> {
     turns::waits();
-    wait_ready_unless(fd, interest, deadline, deadline != 0)
+    wait_ready_unless(target, interest, deadline, deadline != 0)
 }
 
 /// As [`wait_ready`], for calls that no handler restarts.
-fn wait_ready_once(fd: c_int, interest: Interest, deadline: u64) -> Result<Trying> {
-    wait_ready_unless(fd, interest, deadline, true)
+fn wait_ready_once(target: &mut Target, interest: Interest, deadline: u64) -> Result<Trying> {
+    wait_ready_unless(target, interest, deadline, true)
 }
 
-fn wait_ready_unless(fd: c_int, interest: Interest, deadline: u64, always: bool) -> Result<Trying> {
+fn wait_ready_unless(
+    target: &mut Target,
+    interest: Interest,
+    deadline: u64,
+    always: bool,
+) -> Result<Trying> {
     loop {
-        let waiting = Waiting::begin(fd, interest);
-        match raw::wait_ready(fd, interest, deadline) {
-            Ok(()) => return waiting.done(),
-            Err(error) => {
-                drop(waiting);
-                resumed(error.into(), always)?;
-            }
+        let waiting = Waiting::begin(target.fd, interest);
+        let is_meant = || waiting.is_meant();
+        let ended = raw::wait_ready_while(target.fd, interest, deadline, is_meant);
+        if let Some(trying) = target.after(waiting.done(), ended.map_err(Stop::from), always)? {
+            return Ok(trying);
         }
     }
 }
@@ -225,20 +234,20 @@ impl Limit {
     }
 }
 
-/// Repeats `attempt`, which must not sleep, until it does not say `EAGAIN`; waits in between.
+/// Repeats `attempt(fd)`, which must not sleep, until it does not say `EAGAIN`; waits in between.
 ///
 /// `option` is the socket option with the timeout.
 fn retry(
-    fd: c_int,
+    target: &mut Target,
     interest: Interest,
     option: c_int,
     limit: &mut Limit,
-    mut attempt: impl FnMut() -> isize,
+    mut attempt: impl FnMut(c_int) -> isize,
 ) -> Result<isize> {
     let mut again = false;
     let mut trying = Trying::default();
     loop {
-        let attempted = checked(attempt());
+        let attempted = checked(attempt(target.fd));
         drop(core::mem::take(&mut trying));
         match attempted {
             Err(Stop::Error(libc::EAGAIN)) => {
@@ -248,7 +257,7 @@ fn retry(
             }
             // The thread was called, or its worker asked to let others go on.
             Err(Stop::Error(libc::EINTR)) => {
-                resumed(Stop::Cancelled, limit.always)?;
+                target.resumed(Stop::Cancelled, limit.always)?;
                 continue;
             }
             other => {
@@ -258,12 +267,12 @@ fn retry(
         }
         let until = match limit.deadline {
             Some(known) => known,
-            None if is_nonblocking(fd) => return Err(Stop::Error(libc::EAGAIN)),
-            None => *limit.deadline.insert(deadline_of(fd, option).unwrap_or(0)),
+            None if is_nonblocking(target.fd) => return Err(Stop::Error(libc::EAGAIN)),
+            None => *limit.deadline.insert(deadline_of(target.fd, option).unwrap_or(0)),
         };
         turns::waits();
         let always = limit.always || until != 0;
-        trying = timeout_is_again(wait_ready_unless(fd, interest, until, always))?;
+        trying = timeout_is_again(wait_ready_unless(target, interest, until, always))?;
     }
 }
 

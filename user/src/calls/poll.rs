@@ -13,13 +13,15 @@
 //! For all exported functions of this file: as the C library's functions of the same name.
 
 use core::ffi::c_int;
+use std::borrow::Cow;
 
 use heddle::raw::{self, Interest};
 use libc::{epoll_event, nfds_t, pollfd, sigset_t, timespec};
 
+use super::waited::{Done, resumed_with};
 use super::{
-    Result, Stop, Trying, Waiting, checked, exported, interruptible, made_int, mask, resumed,
-    sleep, turns, wait_ready_once,
+    Result, Stop, Target, Trying, Waiting, checked, exported, interruptible, made_int, mask, sleep,
+    turns, wait_ready_once,
 };
 use crate::sys::{direct, probed};
 use crate::threads::signals::{self, Masked, Ran};
@@ -120,8 +122,7 @@ pub fn wait_once(fds: &[pollfd], deadline: u64) -> Result<Tried> {
     };
     let alone = interest_of(first.events).filter(|_| valid.next().is_none());
     let waited = match alone {
-        Some(interest) => wait_ready_once(first.fd, interest, deadline)
-            .map(|trying| Tried { _alone: trying, ..Tried::default() }),
+        Some(interest) => wait_alone(first, interest, deadline),
         None => wait_several(fds, deadline),
     };
     match waited {
@@ -134,20 +135,54 @@ pub fn wait_once(fds: &[pollfd], deadline: u64) -> Result<Tried> {
     }
 }
 
+fn wait_alone(entry: &pollfd, interest: Interest, deadline: u64) -> Result<Tried> {
+    let mut target = Target::new(entry.fd);
+    loop {
+        let trying = wait_ready_once(&mut target, interest, deadline)?;
+        if !target.is_kept() || has_something(&mut [pollfd { fd: target.fd, ..*entry }]) {
+            return Ok(Tried { _alone: trying, ..Tried::default() });
+        }
+    }
+}
+
+/// Who asks again does so by number, and finds what was closed. So a wait in which that happened
+/// goes on until one of the files is ready, as in the kernel.
+fn has_something(fds: &mut [pollfd]) -> bool {
+    // SAFETY: a valid slice.
+    unsafe { direct::poll(fds.as_mut_ptr(), fds.len() as nfds_t) > 0 }
+}
+
 fn wait_several(fds: &[pollfd], deadline: u64) -> Result<Tried> {
     // Who closes one has them ask for whatever has come.
     let begin = |entry: &pollfd| Waiting::begin(entry.fd, Interest::Read);
+    // With the copy of each file whose number was closed.
+    let (mut entries, mut kept) = (Cow::Borrowed(fds), Vec::new());
     loop {
-        let waiting = fds.iter().map(begin).collect::<Vec<_>>();
-        match raw::wait_several(fds, deadline) {
-            Ok(()) => {
-                // Of what was closed, as who asks again finds.
-                let several = waiting.into_iter().filter_map(|it| it.done().ok()).collect();
+        let waiting = entries.iter().map(begin).collect::<Vec<_>>();
+        let are_meant = || waiting.iter().all(Waiting::is_meant);
+        let ended = raw::wait_several(&entries, deadline, are_meant).map_err(Stop::from);
+        let (mut several, mut is_changed) = (Vec::with_capacity(waiting.len()), false);
+        for (index, waiting) in waiting.into_iter().enumerate() {
+            match waiting.done() {
+                Done::Trying(trying) => several.push(trying),
+                Done::Kept(copy) => {
+                    entries.to_mut()[index].fd = copy.fd;
+                    kept.push(copy);
+                    is_changed = true;
+                }
+                // As who asks again finds.
+                Done::Gone => {}
+            }
+        }
+        match ended {
+            Ok(()) | Err(Stop::Error(libc::EBADF)) if is_changed => {}
+            Ok(()) if kept.is_empty() || has_something(entries.to_mut()) => {
                 return Ok(Tried { _several: several, ..Tried::default() });
             }
-            Err(error) => {
-                drop(waiting);
-                resumed(error.into(), true)?;
+            Ok(()) => {}
+            Err(stop) => {
+                drop(several);
+                kept = resumed_with(kept, stop, true)?;
             }
         }
     }
@@ -319,15 +354,16 @@ fn epoll_wait_now(
     count: c_int,
     limit: Limit,
 ) -> Result<isize> {
+    let mut target = Target::new(fd);
     loop {
         // SAFETY: the caller's events.
-        let ready = checked(unsafe { direct::epoll_wait(fd, events, count) } as isize);
+        let ready = checked(unsafe { direct::epoll_wait(target.fd, events, count) } as isize);
         match ready {
             Ok(0) if !limit.is_over() => {}
             Err(Stop::Error(libc::EINTR)) => continue,
             other => return other,
         }
-        match wait_ready_once(fd, Interest::Read, limit.deadline()) {
+        match wait_ready_once(&mut target, Interest::Read, limit.deadline()) {
             Ok(_) | Err(Stop::Error(libc::ETIMEDOUT)) => {}
             Err(Stop::Error(number)) if is_not_taken(number) => {
                 let ms = limit.ms();

@@ -12,7 +12,7 @@ use core::ptr;
 use heddle::raw::Interest;
 use libc::{id_t, idtype_t, pid_t, rusage, siginfo_t};
 
-use super::{Result, checked, exported, interruptible, made_int, shells, wait_ready};
+use super::{Result, Target, checked, exported, interruptible, made_int, shells, wait_ready};
 use crate::errno;
 
 /// Calls `attempt(flags)` until the child `pid` does not live on, and waits in between.
@@ -28,9 +28,10 @@ fn wait_for_one(
     let here = 0_u8;
     let frame = (&raw const here).addr();
     // A handler may jump out of the wait, or end the thread.
-    let child = shells::waits(frame, child);
+    let mut child = Target::new(shells::waits(frame, child));
     let done = loop {
-        let attempted = wait_ready(child, Interest::Read, 0).and_then(|_| attempt(libc::WNOHANG));
+        let waited = wait_ready(&mut child, Interest::Read, 0);
+        let attempted = waited.and_then(|_| attempt(libc::WNOHANG));
         if attempted != Ok(None) {
             break attempted;
         }

@@ -28,7 +28,7 @@ use libc::{FILE, pid_t, posix_spawnattr_t, sigaction, sigset_t};
 
 use super::mask::{self, own, start_program, with};
 use super::{
-    Result, Stop, away, away_answering, checked, exported, interruptible, made_int, shells,
+    Result, Stop, Target, away, away_answering, checked, exported, interruptible, made_int, shells,
     wait_ready_once,
 };
 use crate::threads::cancel;
@@ -173,7 +173,9 @@ fn status_of(child: pid_t, mut pidfd: Option<c_int>) -> Result<isize> {
         let mut has_ended = checked(wait(libc::WNOHANG))? != 0;
         if !has_ended {
             let waited = match pidfd {
-                Some(pidfd) => wait_ready_once(pidfd, Interest::Read, 0).map(|_| 0),
+                Some(pidfd) => {
+                    wait_ready_once(&mut Target::new(pidfd), Interest::Read, 0).map(|_| 0)
+                }
                 None => interruptible(true, || wait(0)),
             };
             match waited {

@@ -4,7 +4,8 @@
 //! another way, as by a context, is found at the thread's next one on the same stack, or at its
 //! end.
 //!
-//! A wait for a child is noted as well, for its descriptor: who leaves it closes that.
+//! A wait for a child is noted as well, for its descriptor: who leaves it closes that. And so is a
+//! wait in which handlers run, for the files that are kept for it (`waited.rs`).
 //!
 //! Invariant: a note is on the heap, for its call's frame may be gone; the frame's address is only
 //! compared. A call touches its note by that address, in the list of the thread that goes on with
@@ -19,6 +20,7 @@ use heddle::raw;
 use libc::pid_t;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use super::waited::Kept;
 use super::{away_for_long, shell};
 use crate::errno;
 use crate::threads::{Pthread, this};
@@ -33,6 +35,8 @@ struct Shell {
     /// 0 = none was started.
     child: Cell<pid_t>,
     pidfd: Cell<Option<c_int>>,
+    /// What goes with the note, whatever becomes of the call.
+    kept: Vec<Kept>,
     outer: Cell<*mut Shell>,
 }
 
@@ -115,9 +119,13 @@ pub fn begin(frame: usize) {
 }
 
 fn note(me: &Pthread, frame: usize, is_system: bool, pidfd: Option<c_int>) {
+    note_with(me, frame, is_system, pidfd, Vec::new());
+}
+
+fn note_with(me: &Pthread, frame: usize, is_system: bool, pidfd: Option<c_int>, kept: Vec<Kept>) {
     let (child, pidfd) = (Cell::new(0), Cell::new(pidfd));
     let outer = Cell::new(me.shells().0.get());
-    let shell = Shell { frame, is_system, child, pidfd, outer };
+    let shell = Shell { frame, is_system, child, pidfd, kept, outer };
     me.shells().0.set(Box::into_raw(Box::new(shell)));
 }
 
@@ -136,6 +144,21 @@ pub fn waits(frame: usize, pidfd: OwnedFd) -> c_int {
 pub fn pidfd_of(child: pid_t) -> Option<OwnedFd> {
     let child = Pid::from_raw(child.max(0))?;
     raw::descriptor::raised(|| pidfd_open(child, PidfdFlags::empty())).ok()
+}
+
+/// A handler may run in the calling full thread's wait in this frame, which holds these files until
+/// it is [`over`], or left; or takes them back: [`held`].
+pub fn holds(frame: usize, kept: Vec<Kept>) {
+    if let Some(me) = this() {
+        leave_below(me, frame + 1);
+        note_with(me, frame, false, None, kept);
+    }
+}
+
+/// See [`holds`]. Nothing where the wait was left.
+pub fn held(frame: usize) -> Vec<Kept> {
+    let shell = this().and_then(|me| me.shells().take(frame));
+    shell.map_or_else(Vec::new, |shell| shell.kept)
 }
 
 /// The call has started its shell. What tells of the shell's end, if there may be such a thing.

@@ -15,7 +15,7 @@ use heddle::raw::{self, Interest};
 use libc::{iovec, mmsghdr, msghdr, sockaddr, socklen_t, timespec};
 
 use super::{
-    Limit, Result, checked, exported, is_nonblocking, known, made, made_int, retry, signal,
+    Limit, Result, Target, checked, exported, is_nonblocking, known, made, made_int, retry, signal,
     sockets, transfer, turns,
 };
 use crate::errno;
@@ -24,19 +24,19 @@ use crate::sys::{self, direct};
 /// Receives with one of these flags never wait: errors and urgent data are there or are not.
 const NEVER_WAITS: c_int = libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE | libc::MSG_OOB;
 
-/// A call that receives; `call(flags)` is the system call.
+/// A call that receives; `call(fd, flags)` is the system call.
 fn receive(
-    fd: c_int,
+    target: &mut Target,
     flags: c_int,
     limit: &mut Limit,
-    call: impl Fn(c_int) -> isize,
+    call: impl Fn(c_int, c_int) -> isize,
 ) -> Result<isize> {
     if flags & NEVER_WAITS != 0 {
-        return checked(call(flags));
+        return checked(call(target.fd, flags));
     }
     turns::before_receive();
-    let attempt = || call(flags | libc::MSG_DONTWAIT);
-    retry(fd, Interest::Read, libc::SO_RCVTIMEO, limit, attempt)
+    let attempt = |fd| call(fd, flags | libc::MSG_DONTWAIT);
+    retry(target, Interest::Read, libc::SO_RCVTIMEO, limit, attempt)
 }
 
 /// `recvfrom`, and `recv`, which has no address.
@@ -48,14 +48,15 @@ fn receive_bytes(
     address: *mut sockaddr,
     address_length: *mut socklen_t,
 ) -> Result<isize> {
+    let mut target = Target::new(fd);
     if !is_for_all(flags) {
         // SAFETY: the caller's buffer and places.
-        return receive(fd, flags, &mut Limit::default(), |flags| unsafe {
+        return receive(&mut target, flags, &mut Limit::default(), |fd, flags| unsafe {
             direct::recvfrom(fd, buffer, length, flags, address, address_length)
         });
     }
     // The address is that of whom the start is from.
-    let call = |flags, done| {
+    let call = |fd, flags, done| {
         let rest = buffer.wrapping_byte_add(done);
         // SAFETY: what is left of the caller's buffer, and the caller's places.
         unsafe {
@@ -65,7 +66,7 @@ fn receive_bytes(
             }
         }
     };
-    receive_all(fd, flags, Limit::default(), |done| done >= length, call)
+    receive_all(&mut target, flags, Limit::default(), |done| done >= length, call)
 }
 
 fn is_for_all(flags: c_int) -> bool {
@@ -74,23 +75,24 @@ fn is_for_all(flags: c_int) -> bool {
 }
 
 /// `MSG_WAITALL`: a stream is received from until `is_all(done)`, or a handler has run.
-/// `call(flags, done)` is the system call for what comes after `done` bytes.
+/// `call(fd, flags, done)` is the system call for what comes after `done` bytes.
 fn receive_all(
-    fd: c_int,
+    target: &mut Target,
     flags: c_int,
     mut limit: Limit,
     is_all: impl Fn(usize) -> bool,
-    call: impl Fn(c_int, usize) -> isize,
+    call: impl Fn(c_int, c_int, usize) -> isize,
 ) -> Result<isize> {
     let mut done = 0;
     loop {
-        let step = |flags| if done > 0 && sockets::is_drained(fd) { 0 } else { call(flags, done) };
-        match receive(fd, flags, &mut limit, step) {
+        let is_drained = |fd| done > 0 && sockets::is_drained(fd);
+        let step = |fd, flags| if is_drained(fd) { 0 } else { call(fd, flags, done) };
+        match receive(target, flags, &mut limit, step) {
             Ok(count) if count > 0 => done += count as usize,
             Err(stop) if done == 0 => return Err(stop),
             _ => return Ok(done as isize),
         }
-        if is_all(done) || is_nonblocking(fd) || !sockets::is_stream(fd) {
+        if is_all(done) || is_nonblocking(target.fd) || !sockets::is_stream(target.fd) {
             return Ok(done as isize);
         }
         limit.always = true;
@@ -100,27 +102,28 @@ fn receive_all(
 /// `recvmsg`. Of the control data that comes with the steps of one with `MSG_WAITALL` the last is
 /// told, as the kernel does; but that of `AF_UNIX` has its place among the bytes, which end there.
 fn receive_message(
-    fd: c_int,
+    target: &mut Target,
     message: *mut msghdr,
     flags: c_int,
     mut limit: Limit,
 ) -> Result<isize> {
     // SAFETY: the caller's message.
-    let whole = |flags| unsafe { direct::recvmsg(fd, message, flags) };
+    let whole = |fd, flags| unsafe { direct::recvmsg(fd, message, flags) };
     if !is_for_all(flags) || message.is_null() {
-        return receive(fd, flags, &mut limit, whole);
+        return receive(target, flags, &mut limit, whole);
     }
     // SAFETY: the caller's message.
     let room = unsafe { (*message).msg_controllen };
+    let is_unix = sockets::is_unix(target.fd);
     let is_all = |done| {
         // SAFETY: the kernel has accepted the caller's message.
         let message = unsafe { &*message };
         let has_control = message.msg_controllen != 0 || message.msg_flags & libc::MSG_CTRUNC != 0;
-        done >= length_of(message) || room != 0 && has_control && sockets::is_unix(fd)
+        done >= length_of(message) || room != 0 && has_control && is_unix
     };
-    receive_all(fd, flags, limit, is_all, |flags, done| {
+    receive_all(target, flags, limit, is_all, |fd, flags, done| {
         if done == 0 {
-            return whole(flags);
+            return whole(fd, flags);
         }
         // SAFETY: the kernel has accepted the caller's message.
         let message = unsafe { &mut *message };
@@ -152,36 +155,37 @@ fn length_of(message: &msghdr) -> usize {
     parts_of(message).iter().fold(0, |sum: usize, part| sum.saturating_add(part.iov_len))
 }
 
-/// A call that sends; `call(flags, done)` is the system call for what is left of `wanted` bytes.
+/// A call that sends; `call(fd, flags, done)` is the system call for what is left of `wanted`
+/// bytes.
 fn send(
     fd: c_int,
     flags: c_int,
     wanted: usize,
-    call: impl Fn(c_int, usize) -> isize,
+    call: impl Fn(c_int, c_int, usize) -> isize,
 ) -> Result<isize> {
-    let mut limit = Limit::default();
-    let sent = send_start(fd, flags, &mut limit, |flags| call(flags, 0))?;
-    Ok(send_rest(fd, flags, limit, wanted, sent as usize, call) as isize)
+    let (mut target, mut limit) = (Target::new(fd), Limit::default());
+    let sent = send_start(&mut target, flags, &mut limit, |fd, flags| call(fd, flags, 0))?;
+    Ok(send_rest(&mut target, flags, limit, wanted, sent as usize, call) as isize)
 }
 
 /// As much as the kernel takes at once; a stream may take a part.
 fn send_start(
-    fd: c_int,
+    target: &mut Target,
     flags: c_int,
     limit: &mut Limit,
-    call: impl Fn(c_int) -> isize,
+    call: impl Fn(c_int, c_int) -> isize,
 ) -> Result<isize> {
     // The kernel would send the signal to the worker.
     let quiet = flags | libc::MSG_NOSIGNAL;
     let sent = if flags & libc::MSG_DONTWAIT != 0 {
-        checked(call(quiet))
+        checked(call(target.fd, quiet))
     } else {
-        let attempt = || call(quiet | libc::MSG_DONTWAIT);
-        retry(fd, Interest::Write, libc::SO_SNDTIMEO, limit, attempt)
+        let attempt = |fd| call(fd, quiet | libc::MSG_DONTWAIT);
+        retry(target, Interest::Write, libc::SO_SNDTIMEO, limit, attempt)
     };
     sent.inspect_err(|stop| {
         if flags & libc::MSG_NOSIGNAL == 0 {
-            signal::broken_pipe(fd, stop);
+            signal::broken_pipe(target.fd, stop);
         }
     })
 }
@@ -189,19 +193,20 @@ fn send_start(
 /// What is left of `wanted` bytes after `done`: a blocking call goes on, unless a handler runs.
 /// How much was sent; that is told first, and an error of the rest raises no signal.
 fn send_rest(
-    fd: c_int,
+    target: &mut Target,
     flags: c_int,
     mut limit: Limit,
     wanted: usize,
     mut done: usize,
-    call: impl Fn(c_int, usize) -> isize,
+    call: impl Fn(c_int, c_int, usize) -> isize,
 ) -> usize {
     limit.always = true;
-    while done > 0 && done < wanted && flags & libc::MSG_DONTWAIT == 0 && !is_nonblocking(fd) {
-        limit.part_sent(fd);
+    let waits = flags & libc::MSG_DONTWAIT == 0;
+    while done > 0 && done < wanted && waits && !is_nonblocking(target.fd) {
+        limit.part_sent(target.fd);
         let quiet = flags | libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-        let attempt = || if sockets::is_broken(fd) { 0 } else { call(quiet, done) };
-        match retry(fd, Interest::Write, libc::SO_SNDTIMEO, &mut limit, attempt) {
+        let attempt = |fd| if sockets::is_broken(fd) { 0 } else { call(fd, quiet, done) };
+        match retry(target, Interest::Write, libc::SO_SNDTIMEO, &mut limit, attempt) {
             Ok(count) if count > 0 => done += count as usize,
             _ => break,
         }
@@ -237,14 +242,14 @@ exported! {
     }
 
     (heddle_user_recvmsg) (fd: c_int, message: *mut msghdr, flags: c_int) -> isize {
-        made(|| receive_message(fd, message, flags, Limit::default()))
+        made(|| receive_message(&mut Target::new(fd), message, flags, Limit::default()))
     }
 
     (heddle_user_send, heddle_user___send) (
         fd: c_int, buffer: *const c_void, length: usize, flags: c_int
     ) -> isize {
         // SAFETY: what is left of the caller's buffer.
-        made(|| send(fd, flags, length, |flags, done| unsafe {
+        made(|| send(fd, flags, length, |fd, flags, done| unsafe {
             direct::send(fd, buffer.wrapping_byte_add(done), length - done, flags)
         }))
     }
@@ -254,7 +259,7 @@ exported! {
         address: *const sockaddr, address_length: socklen_t
     ) -> isize {
         // SAFETY: what is left of the caller's buffer, and the caller's address.
-        made(|| send(fd, flags, length, |flags, done| unsafe {
+        made(|| send(fd, flags, length, |fd, flags, done| unsafe {
             let rest = buffer.wrapping_byte_add(done);
             direct::sendto(fd, rest, length - done, flags, address, address_length)
         }))
@@ -267,18 +272,24 @@ exported! {
 
 /// `sendmsg`.
 fn send_message(fd: c_int, message: *const msghdr, flags: c_int) -> Result<isize> {
-    let mut limit = Limit::default();
+    let (mut target, mut limit) = (Target::new(fd), Limit::default());
     // SAFETY: the caller's message.
-    let whole = |flags| unsafe { direct::sendmsg(fd, message, flags) };
-    let sent = send_start(fd, flags, &mut limit, whole)?;
+    let whole = |fd, flags| unsafe { direct::sendmsg(fd, message, flags) };
+    let sent = send_start(&mut target, flags, &mut limit, whole)?;
     // SAFETY: the kernel has accepted the caller's message.
-    Ok(send_rest_of(fd, flags, limit, unsafe { &*message }, sent as usize) as isize)
+    Ok(send_rest_of(&mut target, flags, limit, unsafe { &*message }, sent as usize) as isize)
 }
 
 /// What is left of a message that a stream took in part goes without its control data, which went
 /// with the start. How much was sent.
-fn send_rest_of(fd: c_int, flags: c_int, limit: Limit, message: &msghdr, done: usize) -> usize {
-    send_rest(fd, flags, limit, length_of(message), done, |flags, done| {
+fn send_rest_of(
+    target: &mut Target,
+    flags: c_int,
+    limit: Limit,
+    message: &msghdr,
+    done: usize,
+) -> usize {
+    send_rest(target, flags, limit, length_of(message), done, |fd, flags, done| {
         let mut rest = transfer::rest_of(parts_of(message), done);
         // SAFETY: all zero bytes are an empty message.
         let mut shorter: msghdr = unsafe { core::mem::zeroed() };
@@ -306,32 +317,33 @@ fn receive_many(
     };
     // The timeout is the kernel's business only between two messages, and so it is ours.
     // SAFETY: what is left of the caller's messages.
-    let call = |flags, done: usize| unsafe {
+    let call = |fd, flags, done: usize| unsafe {
         let rest = messages.wrapping_add(done);
         libc::recvmmsg(fd, rest, count - done as c_uint, flags as _, ptr::null_mut()) as isize
     };
     if flags & libc::MSG_DONTWAIT != 0 {
-        return checked(call(flags, 0));
+        return checked(call(fd, flags, 0));
     }
     let for_one = flags & libc::MSG_WAITFORONE as c_int != 0;
     let is_each_whole = count > 0 && is_for_all(flags) && sockets::is_stream(fd);
-    let step = |done: usize| {
+    let mut target = Target::new(fd);
+    let step = |target: &mut Target, done: usize| {
         let mut limit = Limit { always: done > 0, ..Limit::default() };
         if !is_each_whole {
-            return receive(fd, flags, &mut limit, |flags| call(flags, done));
+            return receive(target, flags, &mut limit, |fd, flags| call(fd, flags, done));
         }
         // SAFETY: one of the caller's messages.
         let message = unsafe { &mut *messages.add(done) };
         let flags = flags & !(libc::MSG_WAITFORONE as c_int);
-        message.msg_len = receive_message(fd, &mut message.msg_hdr, flags, limit)? as c_uint;
+        message.msg_len = receive_message(target, &mut message.msg_hdr, flags, limit)? as c_uint;
         Ok(1)
     };
-    let mut done = step(0)? as usize;
-    while done > 0 && done < count as usize && !for_one && !is_nonblocking(fd) {
+    let mut done = step(&mut target, 0)? as usize;
+    while done > 0 && done < count as usize && !for_one && !is_nonblocking(target.fd) {
         if limit != 0 && raw::now_ns() >= limit {
             break;
         }
-        match step(done) {
+        match step(&mut target, done) {
             Ok(more) if more > 0 => done += more as usize,
             _ => break,
         }
@@ -342,15 +354,15 @@ fn receive_many(
 /// Sends messages until `count` are sent, each whole: one that is sent in part only is the last.
 fn send_many(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> Result<isize> {
     let count = count.min(libc::UIO_MAXIOV as c_uint) as usize;
-    let mut done = 0;
+    let (mut target, mut done) = (Target::new(fd), 0);
     loop {
         let mut limit = Limit { always: done > 0, ..Limit::default() };
         // SAFETY: what is left of the caller's messages.
-        let call = |flags| unsafe {
+        let call = |fd, flags: c_int| unsafe {
             let rest = messages.wrapping_add(done);
             libc::sendmmsg(fd, rest, (count - done) as c_uint, flags as _) as isize
         };
-        match send_start(fd, flags, &mut limit, call) {
+        match send_start(&mut target, flags, &mut limit, call) {
             Ok(sent) if sent > 0 => done += sent as usize,
             Err(stop) if done == 0 => return Err(stop),
             _ => return Ok(done as isize),
@@ -358,10 +370,10 @@ fn send_many(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> 
         // SAFETY: one that the kernel has accepted; it is the only one that may be sent in part.
         let last = unsafe { &mut *messages.add(done - 1) };
         let sent = last.msg_len as usize;
-        last.msg_len = send_rest_of(fd, flags, limit, &last.msg_hdr, sent) as c_uint;
+        last.msg_len = send_rest_of(&mut target, flags, limit, &last.msg_hdr, sent) as c_uint;
         let is_whole = last.msg_len as usize >= length_of(&last.msg_hdr);
         let waits = flags & libc::MSG_DONTWAIT == 0;
-        if done >= count || !is_whole || !waits || is_nonblocking(fd) {
+        if done >= count || !is_whole || !waits || is_nonblocking(target.fd) {
             return Ok(done as isize);
         }
     }
@@ -399,15 +411,16 @@ fn accept(
     flags: c_int,
 ) -> Result<isize> {
     // SAFETY: the caller's places.
-    let plain = || unsafe { sys::interruptible::accept4(fd, address, length, flags) };
+    let plain = |fd| unsafe { sys::interruptible::accept4(fd, address, length, flags) };
     if is_nonblocking(fd) || sockets::option(fd, libc::SO_ACCEPTCONN) != Some(1) {
         // An answer at once: a connection or an error.
-        return checked(plain()).inspect(note);
+        return checked(plain(fd)).inspect(note);
     }
     turns::before_receive();
     let mut turns = 0;
-    let attempt = || accept_if_ready(fd, &mut turns, plain);
-    retry(fd, Interest::Read, libc::SO_RCVTIMEO, &mut Limit::default(), attempt).inspect(note)
+    let (mut target, mut limit) = (Target::new(fd), Limit::default());
+    let attempt = |fd| accept_if_ready(fd, &mut turns, plain);
+    retry(&mut target, Interest::Read, libc::SO_RCVTIMEO, &mut limit, attempt).inspect(note)
 }
 
 fn note(accepted: &isize) {
@@ -419,12 +432,12 @@ fn note(accepted: &isize) {
 /// Another process, or a kernel thread of this one, may be faster than the call: then it sleeps,
 /// the runtime's monitor adds a worker, and a signal or a cancellation ends it. The other threads
 /// wait for the listener meanwhile, as if nobody had seen anything: what comes is seen by all.
-fn accept_if_ready(fd: c_int, turns: &mut u32, plain: impl Fn() -> isize) -> isize {
+fn accept_if_ready(fd: c_int, turns: &mut u32, plain: impl Fn(c_int) -> isize) -> isize {
     let accepting = &ACCEPTING[fd.unsigned_abs() as usize % PLACES];
     let is_mine = !accepting.swap(true, Relaxed);
     *turns = if is_mine { 0 } else { *turns + 1 };
     let may_try = is_mine || *turns > TURNS;
-    let accepted = if may_try && is_ready(fd) { plain() } else { again() };
+    let accepted = if may_try && is_ready(fd) { plain(fd) } else { again() };
     if is_mine {
         accepting.store(false, Relaxed);
     }

@@ -14,8 +14,8 @@ use libc::{iovec, msghdr, off_t};
 
 use self::file::is_gone;
 use super::{
-    Limit, Result, Stop, Trying, checked, deadline_of, disk, flags_of, is_nonblocking, known,
-    resumed, signal, sockets, timeout_is_again, turns, wait_ready, wait_ready_once,
+    Limit, Result, Stop, Target, Trying, checked, deadline_of, disk, flags_of, is_nonblocking,
+    known, signal, sockets, timeout_is_again, turns, wait_ready, wait_ready_once,
     wait_ready_unless,
 };
 use crate::errno;
@@ -64,7 +64,7 @@ impl Parts {
 
 /// One transfer, but for the parts: they shrink when a write goes on.
 pub struct Transfer {
-    pub fd: c_int,
+    pub target: Target,
     pub direction: Direction,
     pub offset: off_t,
     /// The caller's own `RWF_` flags.
@@ -77,12 +77,13 @@ pub struct Transfer {
 
 impl Transfer {
     fn new(fd: c_int, direction: Direction, offset: off_t, flags: c_int) -> Self {
-        Transfer { fd, direction, offset, flags, limit: Limit::default(), hold: None }
+        let target = Target::new(fd);
+        Transfer { target, direction, offset, flags, limit: Limit::default(), hold: None }
     }
 
     /// The plain system call.
     fn as_plain(&self, Parts { first, count, is_own }: Parts) -> Plain {
-        let Transfer { fd, direction, offset, flags, .. } = *self;
+        let Transfer { target: Target { fd, .. }, direction, offset, flags, .. } = *self;
         let reads = direction == Direction::Read;
         if !is_own || count != 1 || flags != 0 {
             return Plain::of_list(reads, fd, (first, count), offset, flags);
@@ -100,7 +101,7 @@ impl Transfer {
     /// The system call that never sleeps.
     fn attempt(&mut self, parts: Parts) -> isize {
         let Parts { first, count, .. } = parts;
-        let Transfer { fd, direction, offset, flags, limit, .. } = *self;
+        let Transfer { target: Target { fd, .. }, direction, offset, flags, limit, .. } = *self;
         if limit.always && direction == Direction::Write && sockets::is_broken(fd) {
             return 0;
         }
@@ -131,14 +132,15 @@ impl Transfer {
     /// Makes a plain write to a disk's file that stays in memory: the first system call may be the
     /// one that does it. `None`: it is none, as what has no position is something else by now.
     fn write_to_memory(&self, parts: Parts) -> Option<Result<isize>> {
-        if self.flags != 0 || !known::is_buffered(self.fd) {
+        if self.flags != 0 || !known::is_buffered(self.target.fd) {
             return None;
         }
         // It comes behind who reads a part after the other; so does to ask for the position.
-        let _hold = (self.offset == HERE).then(|| hold::position(self.fd));
-        let has_position = self.offset != HERE || errno::kept(|| direct::is_seekable(self.fd));
+        let _hold = (self.offset == HERE).then(|| hold::position(self.target.fd));
+        let has_position =
+            self.offset != HERE || errno::kept(|| direct::is_seekable(self.target.fd));
         if !has_position {
-            known::forget(self.fd);
+            known::forget(self.target.fd);
         }
         has_position.then(|| checked(self.plain(parts)))
     }
@@ -147,13 +149,13 @@ impl Transfer {
     fn may_be_of_socket(&self, parts: Parts) -> bool {
         let is_plain = parts.is_own && self.offset == HERE && self.flags == 0;
         let is_simple = parts.count == 1 || self.direction == Direction::Write;
-        is_plain && is_simple && known::may_be_socket(self.fd)
+        is_plain && is_simple && known::may_be_socket(self.target.fd)
     }
 
     /// As [`Transfer::attempt`], if it is a plain one of a socket: those have calls of their own,
     /// which take an eighth less time, and what is left of a write raises no signal there.
     fn attempt_socket(&self, parts: Parts) -> Option<isize> {
-        let Transfer { fd, direction, .. } = *self;
+        let Transfer { target: Target { fd, .. }, direction, .. } = *self;
         if !self.may_be_of_socket(parts) {
             return None;
         }
@@ -223,7 +225,7 @@ impl Transfer {
     /// Nothing to move now, of a file that can tell.
     #[cold]
     fn wait_and_move(&mut self, parts: Parts) -> Result<isize> {
-        let flags = flags_of(self.fd);
+        let flags = flags_of(self.target.fd);
         if flags & libc::O_NONBLOCK != 0 {
             // A disk takes no notice of that mode.
             return match self.is_of_disk() {
@@ -234,7 +236,7 @@ impl Transfer {
         if self.limit.deadline.is_none() {
             let may_be_socket = self.offset == HERE && flags & libc::O_ACCMODE == libc::O_RDWR;
             let option = self.direction.timeout_option();
-            let socket = may_be_socket.then(|| deadline_of(self.fd, option)).flatten();
+            let socket = may_be_socket.then(|| deadline_of(self.target.fd, option)).flatten();
             if socket.is_none() && self.is_of_disk() {
                 return disk::transfer(self, parts);
             }
@@ -258,7 +260,7 @@ impl Transfer {
         }
         self.hold = None;
         if self.direction == Direction::Write && self.flags == 0 {
-            known::note_untried(self.fd);
+            known::note_untried(self.target.fd);
         }
         self.when_ready(parts)
     }
@@ -271,22 +273,22 @@ impl Transfer {
         let mut trying = Trying::default();
         loop {
             // Of what a read is told no other thread's read is told as well.
-            let hold = reads.then(|| hold::reader(self.fd));
+            let hold = reads.then(|| hold::reader(self.target.fd));
             if let Some(None) = hold {
-                resumed(Stop::Cancelled, self.limit.always)?;
+                self.target.resumed(Stop::Cancelled, self.limit.always)?;
                 continue;
             }
             if self.is_ready() {
                 // SAFETY: the caller's memory.
                 match unsafe { self.as_plain(parts).make_interruptible() } {
-                    Ok(0) if reads && deadline.is_some() && is_gone(self.fd) => {
+                    Ok(0) if reads && deadline.is_some() && is_gone(self.target.fd) => {
                         return Err(Stop::Error(libc::EIO));
                     }
                     Ok(moved) => return Ok(moved),
                     Err(libc::EINTR) => {
                         drop(hold);
                         trying = Trying::default();
-                        resumed(Stop::Cancelled, self.limit.always)?;
+                        self.target.resumed(Stop::Cancelled, self.limit.always)?;
                         continue;
                     }
                     Err(number) => return Err(Stop::Error(number)),
@@ -296,7 +298,7 @@ impl Transfer {
             drop(trying);
             let until = match deadline {
                 Some(known) => known,
-                None if is_nonblocking(self.fd) => return checked(self.plain(parts)),
+                None if is_nonblocking(self.target.fd) => return checked(self.plain(parts)),
                 None => match self.patience() {
                     Some(0) => return checked(self.plain(parts)),
                     Some(ns) => raw::now_ns().saturating_add(ns),
@@ -306,7 +308,7 @@ impl Transfer {
             deadline = Some(until);
             turns::waits();
             let interest = self.direction.interest();
-            trying = match wait_ready_unless(self.fd, interest, until, self.limit.always) {
+            trying = match wait_ready_unless(&mut self.target, interest, until, self.limit.always) {
                 Err(Stop::Error(libc::ETIMEDOUT)) => return Ok(0),
                 ended => ended?,
             };
@@ -316,7 +318,7 @@ impl Transfer {
     fn wait(&mut self, deadline: u64) -> Result<Trying> {
         self.hold = None;
         let wait = if self.limit.always { wait_ready_once } else { wait_ready };
-        wait(self.fd, self.direction.interest(), deadline)
+        wait(&mut self.target, self.direction.interest(), deadline)
     }
 }
 
@@ -361,7 +363,7 @@ pub fn write(fd: c_int, parts: Parts, offset: off_t, flags: c_int) -> Result<isi
     } else {
         transfer.when_ready(parts)
     };
-    let first = first.inspect_err(|stop| signal::broken_pipe(transfer.fd, stop))?;
+    let first = first.inspect_err(|stop| signal::broken_pipe(transfer.target.fd, stop))?;
     if first == 0 || first as usize >= total(parts) {
         return Ok(first);
     }
@@ -390,7 +392,7 @@ fn go_on(
         if offset != HERE {
             transfer.offset = offset + done as off_t;
         }
-        transfer.limit.part_sent(transfer.fd);
+        transfer.limit.part_sent(transfer.target.fd);
         if transfer.is_at_size_limit() {
             break;
         }

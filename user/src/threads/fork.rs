@@ -17,6 +17,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::{LIVE, LIVE_KERNEL, Pthread, cancel, kernel, own, this};
 use crate::account::tripwire;
+use crate::calls;
 use crate::sync::stand_in;
 use crate::threads::signals::{actions, kernels, process, stray};
 
@@ -60,6 +61,8 @@ pub extern "C" fn in_child() {
     kernels::in_child();
     process::in_child();
     stray::in_child();
+    // SAFETY: the child has this one thread, and it does not hold the lock.
+    unsafe { calls::in_child() };
     if let Some(me) = this() {
         // Who joins it in the parent does not here.
         me.joined_by.store(0, Relaxed);
@@ -83,7 +86,7 @@ pub extern "C" fn in_child() {
 ///
 /// # Safety
 /// 1. The calling thread is the only one of the process, and does not hold the lock.
-unsafe fn renew<T>(mutex: &Mutex<T>) {
+pub unsafe fn renew<T>(mutex: &Mutex<T>) {
     let place = ptr::from_ref(mutex).cast_mut();
     // SAFETY: by 1 nobody else uses it. The content goes from the old lock into the new one, which
     // lies in its place; the old one is not dropped.

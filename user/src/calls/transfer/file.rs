@@ -19,12 +19,12 @@ const PAGE: usize = 4096;
 impl Transfer {
     /// Whether it goes past the cache.
     pub(super) fn is_past_cache(&self) -> bool {
-        if known::is_cached(self.fd) {
+        if known::is_cached(self.target.fd) {
             return false;
         }
-        let is_direct = flags_of(self.fd) & libc::O_DIRECT != 0;
+        let is_direct = flags_of(self.target.fd) & libc::O_DIRECT != 0;
         if !is_direct {
-            known::note_cached(self.fd);
+            known::note_cached(self.target.fd);
         }
         is_direct
     }
@@ -32,8 +32,8 @@ impl Transfer {
     /// Whether it is of a disk's file. Most others say that they are none when they are asked for
     /// a position, in half the time; who moves bytes at the position waits for others anyway.
     pub(super) fn is_of_disk(&self) -> bool {
-        let may_be = self.offset != HERE || errno::kept(|| direct::is_seekable(self.fd));
-        may_be && disk::is_disk(self.fd)
+        let may_be = self.offset != HERE || errno::kept(|| direct::is_seekable(self.target.fd));
+        may_be && disk::is_disk(self.target.fd)
     }
 
     /// Whether a read that has come to its end after `moved` bytes may have come to a gap in what
@@ -41,20 +41,20 @@ impl Transfer {
     /// what is no disk's has no position that goes on with what is read.
     pub(super) fn may_be_at_gap(&self, moved: isize) -> bool {
         let place = match self.offset {
-            HERE => errno::kept(|| direct::position(self.fd)),
+            HERE => errno::kept(|| direct::position(self.target.fd)),
             offset => offset.saturating_add(moved as off_t),
         };
         let is_where_pages_begin = (place as usize).is_multiple_of(PAGE);
         place >= moved as off_t
             && (is_where_pages_begin || self.is_past_cache())
-            && (self.offset == HERE || disk::is_disk(self.fd))
+            && (self.offset == HERE || disk::is_disk(self.target.fd))
     }
 
     /// Whether the file says that it is ready.
     pub(super) fn is_ready(&self) -> bool {
         let reads = self.direction == Direction::Read;
         let events = if reads { libc::POLLIN } else { libc::POLLOUT };
-        let mut poll = libc::pollfd { fd: self.fd, events, revents: 0 };
+        let mut poll = libc::pollfd { fd: self.target.fd, events, revents: 0 };
         errno::kept(|| {
             loop {
                 // A signal that is pending ends it, also where it would not have waited.
@@ -80,7 +80,7 @@ impl Transfer {
         }
         let place = match self.offset {
             // SAFETY: no pointers; what has no position says so.
-            HERE => unsafe { libc::lseek(self.fd, 0, libc::SEEK_CUR) },
+            HERE => unsafe { libc::lseek(self.target.fd, 0, libc::SEEK_CUR) },
             place => place,
         };
         u64::try_from(place).is_ok_and(|place| place >= limit.rlim_cur)
@@ -95,7 +95,7 @@ impl Transfer {
         let mut mode = MaybeUninit::<termios>::uninit();
         // SAFETY: a valid place; what is no terminal says so.
         let mode = errno::kept(|| unsafe {
-            (libc::tcgetattr(self.fd, mode.as_mut_ptr()) == 0).then(|| mode.assume_init())
+            (libc::tcgetattr(self.target.fd, mode.as_mut_ptr()) == 0).then(|| mode.assume_init())
         })?;
         let is_raw = mode.c_lflag & libc::ICANON == 0 && mode.c_cc[libc::VMIN] == 0;
         is_raw.then(|| u64::from(mode.c_cc[libc::VTIME]) * 100_000_000)

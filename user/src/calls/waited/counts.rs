@@ -3,8 +3,9 @@
 //! Invariant: between [`Counts::done`], if that allows a try, and the end of the try nobody closes
 //! the number by [`Counts::close`], unless he has lost patience. All of it is one word, so that who
 //! is about to try and who is about to close can't miss each other. Those who waited when it was
-//! closed count no more: the number's next file is nothing to them, however ready it is, and they
-//! may wait for ever, or until 1023 more of its files were closed: then they take another's count,
+//! closed count no more: the number's next file is nothing to them, however ready it is. Each of
+//! them learns that, once, when its wait ends. Where the file was not kept for them they may wait
+//! for ever, or until 1023 more of the number's files were closed: then they take another's count,
 //! whose try fails. `tests/loom.rs` tries every order.
 
 use core::sync::atomic::Ordering::SeqCst;
@@ -27,10 +28,12 @@ fn count(word: u64, unit: u64) -> u64 {
 /// What who closes is to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Closing {
-    /// Close.
-    Now,
+    /// Nobody is counted: close.
+    Free,
     /// Let others try, and ask again.
     Later,
+    /// Those who were counted are not any more: close.
+    Turned,
 }
 
 /// See the file's head.
@@ -53,9 +56,15 @@ impl Counts {
         self.less(unit, closed, |word| word + TRIES)
     }
 
-    /// One less of those who have begun with `closed`, unless the number was closed since.
-    pub fn leave(&self, unit: u64, closed: u64) {
-        self.less(unit, closed, |word| word);
+    /// One less of those who have begun with `closed`. False: the number was closed since.
+    pub fn leave(&self, unit: u64, closed: u64) -> bool {
+        self.less(unit, closed, |word| word)
+    }
+
+    /// Whether the number was not closed since those have begun who have begun with `closed`.
+    #[inline]
+    pub fn is_meant(&self, closed: u64) -> bool {
+        self.0.load(SeqCst) / CLOSED == closed
     }
 
     fn less(&self, unit: u64, closed: u64, then: impl Fn(u64) -> u64) -> bool {
@@ -71,20 +80,27 @@ impl Counts {
     }
 
     /// The caller is about to close. `is_ready`: whether the file is, to read or to write;
-    /// `is_patient`: who tries is waited for.
-    pub fn close(&self, is_ready: impl Fn(bool, bool) -> bool, is_patient: bool) -> Closing {
+    /// `is_patient`: who tries is waited for. Before those count no more who have begun with some
+    /// `closed`, `keep(closed, waits)` is told how many of them wait; the last such word holds.
+    pub fn close(
+        &self,
+        is_ready: impl Fn(bool, bool) -> bool,
+        is_patient: bool,
+        mut keep: impl FnMut(u64, u64),
+    ) -> Closing {
         loop {
             let word = self.0.load(SeqCst);
             if word.is_multiple_of(CLOSED) {
-                return Closing::Now;
+                return Closing::Free;
             }
             let may_try = || is_ready(count(word, READS) != 0, count(word, WRITES) != 0);
             if is_patient && (count(word, TRIES) != 0 || may_try()) {
                 return Closing::Later;
             }
+            keep(word / CLOSED, count(word, READS) + count(word, WRITES));
             let new = (word / CLOSED + 1) % CLOSED_MAX * CLOSED;
             if self.0.compare_exchange(word, new, SeqCst, SeqCst).is_ok() {
-                return Closing::Now;
+                return Closing::Turned;
             }
         }
     }
