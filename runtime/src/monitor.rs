@@ -147,6 +147,13 @@ pub(crate) struct Seen {
     ran_ns: u64,
 }
 
+impl Seen {
+    /// The count of switches at the last look.
+    pub(crate) fn switches(&self) -> u64 {
+        self.switches
+    }
+}
+
 /// Looks how much CPU time `worker` has had since the last look.
 fn look_at_clock(before: &mut Seen, worker: &'static Worker) {
     let now = clock::cpu_ns_of(worker.tid()).unwrap_or(0);
@@ -349,12 +356,21 @@ impl Watch {
     ) -> bool {
         let monitor = &self.runtime.monitor;
         // The kernel's word of it costs ten times what its clock does.
-        if before.ran_ns >= self.elapsed / 2 || task::state_of(worker.tid()) == Some(b'R') {
+        let state = || task::state_of(worker.tid());
+        let state = if before.ran_ns >= self.elapsed / 2 { Some(b'R') } else { state() };
+        if state == Some(task::UNKNOWN) {
+            return worker.blocked.load(Relaxed);
+        }
+        if state == Some(b'R') {
             before.asleep_for = 0;
             if waiting {
                 monitor.overruns.fetch_add(1, Relaxed);
                 worker.poll.store(1, Relaxed);
                 self.preempt(worker, before, running);
+            }
+            if worker.is_held() {
+                // It may be where it can be left by now.
+                preempt::interrupt(worker);
             }
             return worker.is_held();
         }
@@ -405,7 +421,8 @@ impl Watch {
             preempt::ask(worker, before.switches);
         }
         if before.same_cpu_ns >= slice_ns.saturating_add(HELD_NS) {
-            worker.hold();
+            worker.hold(before.switches);
+            before.same_cpu_ns = 0;
         }
     }
 }

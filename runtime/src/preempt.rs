@@ -66,6 +66,7 @@ use crate::control::{CANCEL_ASKED, CANCEL_DISABLED, Control, Kind, WaitKind};
 use crate::full;
 use crate::sched;
 use crate::spins::{self, Place};
+use crate::sys::memory::PAGE;
 use crate::sys::signals::{self, Handler, Interrupted};
 use crate::sys::{task, text};
 use crate::worker::Worker;
@@ -238,11 +239,16 @@ fn looks(interrupted: &Interrupted) -> bool {
     let is_met = may_leave(interrupted).is_some() || transfers(interrupted).is_some();
     // Before `here` pins it.
     let is_elsewhere = is_elsewhere(interrupted);
-    if !is_met && let Some(here) = full::here() {
-        // It has had its turn.
-        here.worker().take_turn();
-        if is_elsewhere {
-            here.worker().hold();
+    if let Some(here) = full::here() {
+        let worker = here.worker();
+        if is_met {
+            worker.let_go();
+        } else {
+            // It has had its turn.
+            worker.take_turn();
+        }
+        if is_elsewhere && worker.is_asked() {
+            worker.hold(worker.asked.load(Relaxed));
         }
     }
     signals::set_errno(errno);
@@ -340,9 +346,10 @@ fn outside_of_runtime() -> Option<&'static Control> {
 /// Whether it is on another stack than its own, or near the end of that, or handles a fault.
 fn is_away(me: &Control, interrupted: &Interrupted) -> bool {
     let stack = me.stack.get() as usize;
+    // Its lowest page is the guard.
     let needed = match interrupted.frame_bytes() {
         0 => 0,
-        frame => frame + HANDLER_BYTES,
+        frame => PAGE + frame + HANDLER_BYTES,
     };
     let on_own_stack = (stack + needed..stack + me.stack_bytes()).contains(&interrupted.sp());
     !on_own_stack || interrupted.blocks_faults()

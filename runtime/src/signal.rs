@@ -24,6 +24,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::io::{Interest, call};
 use crate::sys::descriptor::raised;
+use crate::sys::event;
 use crate::sys::signals::{self, Action};
 
 /// Most `Signals` that exist at a time.
@@ -229,7 +230,7 @@ impl Signals {
             if before & signal.bit() != 0 {
                 if before != signal.bit() {
                     // For another receiver that may have drained the eventfd meanwhile.
-                    signals::signal_event(listener.event.load(Relaxed));
+                    event::signal_event(listener.event.load(Relaxed));
                 }
                 return Some(signal);
             }
@@ -243,7 +244,7 @@ impl Signals {
             if let Some(signal) = self.try_wait() {
                 return Ok(signal);
             }
-            signals::clear_event(event);
+            event::clear_event(event);
             if let Some(signal) = self.try_wait() {
                 return Ok(signal);
             }
@@ -276,7 +277,7 @@ extern "C" fn on_signal(number: libc::c_int) {
         if listener.wanted.load(Acquire) & signal.bit() != 0 {
             // ORDER: Release pairs with the Acquire in `try_wait`.
             listener.pending.fetch_or(signal.bit(), Release);
-            signals::signal_event(listener.event.load(Relaxed));
+            event::signal_event(listener.event.load(Relaxed));
         }
     }
 }

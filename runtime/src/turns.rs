@@ -91,9 +91,15 @@ impl Worker {
         self.asked.load(Relaxed) == self.switches.load(Relaxed)
     }
 
-    /// It is known from now on that the thread that it runs can't be made to leave.
-    pub fn hold(&self) {
-        self.held.store(self.switches.load(Relaxed), Relaxed);
+    /// It is known from now on that the thread that it runs since so many `switches` can't be made
+    /// to leave.
+    pub fn hold(&self, switches: u64) {
+        self.held.store(switches, Relaxed);
+    }
+
+    /// Or that it can.
+    pub fn let_go(&self) {
+        self.held.store(u64::MAX, Relaxed);
     }
 
     /// Whether that is known of the thread that it runs now.

@@ -34,7 +34,7 @@ fn a_copy_meets_nothing_of_the_runtimes_own() {
         });
         let put = || {
             // SAFETY: numbers.
-            descriptor::put(|| unsafe { libc::dup2(null.as_raw_fd(), number) }) == number
+            descriptor::put(number, || unsafe { libc::dup2(null.as_raw_fd(), number) }) == number
         };
         // SAFETY: a number. Whoever closed it meanwhile would be told by this.
         let close = || unsafe { libc::close(number) } == 0;

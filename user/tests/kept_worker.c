@@ -3,14 +3,17 @@
  * Threads that compute where they can't be made to leave, on stacks of the program's own making and
  * in a handler of a fault, keep nobody else from running: who they wait for comes to it. Of such a
  * stack nothing is touched below what they use themselves: it may be a heap's, with objects there.
+ * So it is where a thread's own stack is nearly used up.
  */
 #define _GNU_SOURCE
 #include "check.h"
+#include <alloca.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 
-enum { SPINNERS = 3, STACK_BYTES = 64 << 10, OWN_BYTES = 1 << 10, OBJECT = 0x5a };
+enum { SPINNERS = 3, STACK_BYTES = 64 << 10, OWN_BYTES = 1 << 10, LEFT_BYTES = 900 };
+enum { OBJECT = 0x5a };
 
 static int count, go_on;
 static char *page;
@@ -47,6 +50,20 @@ static void *spins_elsewhere(void *arg)
 	makecontext(&there, (void (*)(void))begin, 2, (unsigned)low, (unsigned)(low >> 32));
 	CHECK_EQ(swapcontext(&home, &there), 0);
 	free(there.uc_stack.ss_sp);
+	return arg;
+}
+
+static void *spins_near_the_end(void *arg)
+{
+	pthread_attr_t attributes;
+	void *low;
+	size_t bytes;
+	CHECK_EQ(pthread_getattr_np(pthread_self(), &attributes), 0);
+	CHECK_EQ(pthread_attr_getstack(&attributes, &low, &bytes), 0);
+	CHECK_EQ(pthread_attr_destroy(&attributes), 0);
+	char *place = alloca((char *)__builtin_frame_address(0) - (char *)low - LEFT_BYTES);
+	*(volatile char *)place = 0;
+	spin();
 	return arg;
 }
 
@@ -89,6 +106,8 @@ int main(void)
 {
 	for (int i = 1; i <= SPINNERS; i++)
 		turn(i, spins_elsewhere);
+	for (int i = 1; i <= SPINNERS; i++)
+		turn(i, spins_near_the_end);
 	struct sigaction action = { .sa_handler = on_fault };
 	CHECK_EQ(sigaction(SIGSEGV, &action, NULL), 0);
 	page = mmap(NULL, 1, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

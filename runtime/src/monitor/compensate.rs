@@ -176,7 +176,8 @@ impl Watch {
     }
 
     /// Has the workers that were started last rest while more than enough run. Those that have
-    /// light threads go on with them.
+    /// light threads go on with them, and a full thread that computes leaves when its slice is over
+    /// though nobody waits there.
     fn rest(&self, runs: u32) {
         let surplus = runs.saturating_sub(self.runtime.config.workers as u32);
         let count = self.runtime.count();
@@ -187,6 +188,11 @@ impl Watch {
         for worker in awake.take(surplus as usize) {
             worker.rest.store(true, Relaxed);
             worker.poll.store(1, Relaxed);
+            let (seen, slice_ns) = (worker.seen.get(), self.runtime.config.slice_ns);
+            let is_over = slice_ns != 0 && seen.same_ns >= slice_ns;
+            if is_over && full::exist() && preempt::missing().is_none() {
+                preempt::ask(worker, seen.switches());
+            }
         }
     }
 }

@@ -15,10 +15,12 @@
 
 mod gate;
 
+use core::ffi::CStr;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
+use rustix::fs::{Mode, OFlags};
 use rustix::io::{fcntl_dupfd_cloexec, fcntl_getfd};
 
 /// Between these are the ranges that are tried, one after the other; the kernel refuses those
@@ -45,7 +47,23 @@ pub(crate) fn at_its_place(fd: OwnedFd) -> OwnedFd {
     copy_above(fd.as_fd()).unwrap_or(fd)
 }
 
-/// Runs what has a descriptor of its own at a low number; it is short, and returns.
+/// The beginning of a file of the kernel's, as far as `buffer` has room.
+pub fn read<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a str> {
+    let count = low(|| {
+        let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        let mut count = 0;
+        loop {
+            match rustix::io::read(&file, &mut buffer[count..]).ok()? {
+                0 => return Some(count),
+                more => count += more,
+            }
+        }
+    });
+    core::str::from_utf8(&buffer[..count?]).ok()
+}
+
+/// Runs what has a descriptor of its own at a low number; it is short, and returns. A full thread
+/// is pinned, and must not wait in there, as for an allocator's lock.
 pub fn low<T>(body: impl FnOnce() -> T) -> T {
     let _passing = ARE_RAISED.load(Relaxed).then(gate::make);
     body()
@@ -57,9 +75,16 @@ pub fn try_low<T>(body: impl FnOnce() -> T) -> Option<T> {
     if matches!(passing, Some(None)) { None } else { Some(body()) }
 }
 
-/// Runs a call of the program's that puts a file at a number of its choice.
-pub fn put<T>(call: impl FnOnce() -> T) -> T {
-    let _passing = gate::put();
+/// Runs a call of the program's that puts a file at this number. Where there is one already that
+/// one stays there until then, and the call, which closes it, may take long: nobody waits for it.
+pub fn put<T>(number: RawFd, call: impl FnOnce() -> T) -> T {
+    let passing = gate::put();
+    // SAFETY: used at once; if it is not open, the kernel says so.
+    let is_free = number >= 0 && fcntl_getfd(unsafe { BorrowedFd::borrow_raw(number) }).is_err();
+    if !is_free {
+        drop(passing);
+        return call();
+    }
     call()
 }
 

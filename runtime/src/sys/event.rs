@@ -38,3 +38,22 @@ impl AsFd for Event {
         self.0.as_fd()
     }
 }
+
+/// Makes an eventfd readable. Async-signal-safe: it leaves errno as it was.
+pub(crate) fn signal_event(fd: i32) {
+    // SAFETY: errno is the calling kernel thread's own; the buffer has eight bytes.
+    unsafe {
+        let errno = libc::__errno_location();
+        let before = *errno;
+        let one = 1u64;
+        libc::write(fd, (&raw const one).cast(), size_of::<u64>());
+        *errno = before;
+    }
+}
+
+/// Makes an eventfd in non-blocking mode unreadable.
+pub(crate) fn clear_event(fd: i32) {
+    let mut count = 0u64;
+    // SAFETY: the buffer has eight bytes.
+    unsafe { libc::read(fd, (&raw mut count).cast(), size_of::<u64>()) };
+}

@@ -13,7 +13,7 @@ use core::ptr;
 
 use libc::{siginfo_t, ucontext_t};
 
-use super::signals::Next;
+use super::signals::{self, Next};
 use crate::arch;
 
 /// What the kernel puts on a stack: where the handler returns to, and this much behind it.
@@ -60,6 +60,12 @@ impl Frame {
     /// What the signal came with, as the handler was told it.
     pub fn info(&self) -> *mut siginfo_t {
         self.0.cast::<u8>().wrapping_add(CONTEXT_BYTES).cast()
+    }
+
+    /// Whether the runtime has sent its signal, to preempt or to call a thread.
+    pub fn is_of_runtime(&self) -> bool {
+        // SAFETY: it has what the kernel passed.
+        signals::is_marked(unsafe { &*self.info() })
     }
 
     /// Bytes of the floating-point registers in it.

@@ -6,7 +6,7 @@
 
 use std::io;
 
-use super::descriptor::{low, raised};
+use super::descriptor::{self, raised};
 
 /// Bytes of a page. The supported kernels are configured with 4 KiB pages; see [`page_size`].
 pub(crate) const PAGE: usize = 4096;
@@ -110,7 +110,8 @@ pub(crate) fn address_space_max() -> u64 {
 pub(crate) fn address_space_part() -> Option<usize> {
     let most = rustix::process::getrlimit(rustix::process::Resource::As).current?;
     // Where nobody says what is used the limit itself has to do.
-    let text = low(|| std::fs::read_to_string("/proc/self/statm")).unwrap_or_default();
+    let mut buffer = [0; 256];
+    let text = descriptor::read(c"/proc/self/statm", &mut buffer).unwrap_or_default();
     let pages: u64 = text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0);
     Some((most.saturating_sub(pages * PAGE as u64) / 8) as usize)
 }
@@ -169,8 +170,7 @@ pub(crate) unsafe fn discard_all(ranges: &[(*mut u8, usize)]) {
 
 /// Mappings that a process may have (`vm.max_map_count`).
 pub(crate) fn mappings_max() -> usize {
-    low(|| std::fs::read_to_string("/proc/sys/vm/max_map_count"))
-        .ok()
+    descriptor::read(c"/proc/sys/vm/max_map_count", &mut [0; 64])
         .and_then(|text| text.trim().parse().ok())
         .unwrap_or(65_530)
 }

@@ -1,4 +1,4 @@
-//! Signal handlers of the process, and what a handler may do: write to an eventfd.
+//! Signal handlers of the process, and signals that are sent.
 
 use std::io;
 use std::sync::OnceLock;
@@ -29,25 +29,6 @@ pub(crate) fn install(signal: i32, handler: extern "C" fn(libc::c_int)) -> io::R
 pub(crate) fn restore(signal: i32, action: &Action) {
     // SAFETY: the action came from the kernel.
     unsafe { libc::sigaction(signal, &action.0, core::ptr::null_mut()) };
-}
-
-/// Makes an eventfd readable. Async-signal-safe: it leaves errno as it was.
-pub(crate) fn signal_event(fd: i32) {
-    // SAFETY: errno is the calling kernel thread's own; the buffer has eight bytes.
-    unsafe {
-        let errno = libc::__errno_location();
-        let before = *errno;
-        let one = 1u64;
-        libc::write(fd, (&raw const one).cast(), size_of::<u64>());
-        *errno = before;
-    }
-}
-
-/// Makes an eventfd in non-blocking mode unreadable.
-pub(crate) fn clear_event(fd: i32) {
-    let mut count = 0u64;
-    // SAFETY: the buffer has eight bytes.
-    unsafe { libc::read(fd, (&raw mut count).cast(), size_of::<u64>()) };
 }
 
 /// Sends a signal to a process.
@@ -325,8 +306,7 @@ extern "C-unwind" fn on_interrupt(
     context: *mut libc::c_void,
 ) {
     // SAFETY: the kernel passes a valid siginfo.
-    let marked =
-        unsafe { (*info).si_code == SI_QUEUE && (*info).si_value().sival_ptr as usize == MARK };
+    let marked = is_marked(unsafe { &*info });
     // SAFETY: the kernel passed it.
     let looks = |handler: &Handler| (handler.looks)(&unsafe { Interrupted::of(context) });
     if !marked {
@@ -334,6 +314,12 @@ extern "C-unwind" fn on_interrupt(
     } else if HANDLER.get().is_some_and(looks) {
         on_interrupted_stack(signal, info, context, on_marked);
     }
+}
+
+/// Whether [`send_marked`] has sent it.
+pub(crate) fn is_marked(info: &libc::siginfo_t) -> bool {
+    // SAFETY: a value is what comes with this code.
+    info.si_code == SI_QUEUE && unsafe { info.si_value().sival_ptr as usize == MARK }
 }
 
 /// What goes on with a signal: a handler, with its arguments.

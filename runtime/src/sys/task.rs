@@ -197,8 +197,11 @@ impl Drop for AlternateStack {
     }
 }
 
-/// State letter of a kernel thread of this process, from /proc; `None` when it is gone, or it can't
-/// be told now.
+/// See [`state_of`].
+pub(crate) const UNKNOWN: u8 = b'?';
+
+/// State letter of a kernel thread of this process, from /proc; `None` when it is gone. [`UNKNOWN`]
+/// when it can't be told now.
 ///
 /// Allocates nothing, and waits for nobody: the monitor calls it, and an allocator's lock may
 /// belong to a thread that nobody runs before the monitor has found a worker for it.
@@ -212,7 +215,8 @@ pub(crate) fn state_of(tid: i32) -> Option<u8> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         rustix::io::read(rustix::fs::open(path, flags, Mode::empty())?, &mut stat)
     };
-    let count = descriptor::try_low(read)?.ok()?;
+    let Some(count) = descriptor::try_low(read) else { return Some(UNKNOWN) };
+    let count = count.ok()?;
     let stat = &stat[..count];
     let end = stat.iter().rposition(|&b| b == b')')?;
     stat.get(end + 2).copied()

@@ -5,7 +5,7 @@
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 
-use heddle::raw::{self, descriptor};
+use heddle::raw::descriptor;
 use libc::{iovec, mode_t, off_t};
 
 use super::transfer::{BYTES_MAX, HERE, Parts, read, write};
@@ -162,9 +162,7 @@ fn copied(fd: c_int, number: c_int, flags: c_int, copy: impl FnOnce() -> c_int) 
     if !fork::has_full() || actions::is_in_vfork() {
         return copy();
     }
-    // Who is preempted in there, or leaves it by a handler, would keep others waiting.
-    let _pin = raw::pin();
-    descriptor::put(copy)
+    descriptor::put(number, copy)
 }
 
 // The mode is an optional argument in C; in the calling convention it lies where a third or fourth

@@ -8,7 +8,10 @@
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 
-use heddle::raw::descriptor::low;
+use heddle::raw::descriptor::read;
+
+/// Room for what the kernel tells of a process in `status`.
+pub const STATUS_BYTES: usize = 4096;
 
 extern "C" fn at_load() {
     heddle::raw::descriptor::raise_all();
@@ -29,7 +32,8 @@ pub fn table_size(enough: usize) -> usize {
     if known >= enough {
         return known;
     }
-    let status = low(|| std::fs::read_to_string("/proc/self/status")).unwrap_or_default();
+    let mut buffer = [0; STATUS_BYTES];
+    let status = read(c"/proc/self/status", &mut buffer).unwrap_or_default();
     let size = status.lines().find_map(|line| line.strip_prefix("FDSize:"));
     let Some(size) = size.and_then(|size| size.trim().parse().ok()) else { return enough };
     SIZE.fetch_max(size, Relaxed);

@@ -12,6 +12,7 @@ use heddle::raw::descriptor;
 use libc::{siginfo_t, timespec};
 use rustix::fs::{Mode, OFlags};
 
+use super::descriptors::STATUS_BYTES;
 use crate::errno;
 
 /// What the kernel takes for the size of a set.
@@ -35,12 +36,13 @@ pub fn take_own(signals: u64) -> Option<siginfo_t> {
 /// tell. A signal handler may ask: nothing is allocated, and little of the stack is used.
 fn pending_for_own() -> u64 {
     errno::kept(|| {
-        // By a handler that has interrupted who puts a file somewhere everything is taken.
-        descriptor::try_low(|| {
+        let read = || {
             let flags = OFlags::RDONLY | OFlags::CLOEXEC;
             let file = rustix::fs::open(c"/proc/thread-self/status", flags, Mode::empty()).ok()?;
             read_set(b"\nSigPnd:\t", |part| rustix::io::read(&file, part).ok())
-        })?
+        };
+        // A handler may have interrupted who puts a file somewhere.
+        descriptor::try_low(read).unwrap_or_else(read)
     })
     .unwrap_or(u64::MAX)
 }
@@ -100,8 +102,8 @@ pub fn send_to(tid: c_int, signal: c_int) {
 
 /// What the process's main thread has blocked; everything, where the kernel does not tell.
 pub fn blocked_by_main() -> u64 {
-    let status =
-        descriptor::low(|| std::fs::read_to_string("/proc/self/status")).unwrap_or_default();
+    let mut buffer = [0; STATUS_BYTES];
+    let status = descriptor::read(c"/proc/self/status", &mut buffer).unwrap_or_default();
     let set = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
     set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(u64::MAX)
 }

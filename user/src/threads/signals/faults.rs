@@ -183,6 +183,10 @@ pub fn handle_before(
         return false;
     }
     if frame(first).was_moved() {
+        if !frame(first).is_of_runtime() {
+            // It would be lost.
+            return false;
+        }
         let place = frame(first).info();
         // SAFETY: both are what the kernel passed, or is about to pass, to a handler.
         let of_first = unsafe { place.replace(info.read()) };
