@@ -152,6 +152,11 @@ impl Seen {
     pub(crate) fn switches(&self) -> u64 {
         self.switches
     }
+
+    /// The time, ns, for which it has been so.
+    pub(crate) fn same_ns(&self) -> u64 {
+        self.same_ns
+    }
 }
 
 /// Looks how much CPU time `worker` has had since the last look.

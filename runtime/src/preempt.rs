@@ -144,6 +144,34 @@ pub(crate) fn ask(worker: &Worker, switches: u64) {
     interrupt(worker);
 }
 
+impl Worker {
+    /// It is known from now on that the thread that it runs since so many `switches` can't be made
+    /// to leave.
+    pub fn hold(&self, switches: u64) {
+        self.held.store(switches, Relaxed);
+    }
+
+    /// Or that it can.
+    pub fn let_go(&self) {
+        self.held.store(u64::MAX, Relaxed);
+    }
+
+    /// Whether that is known of the thread that it runs now.
+    pub fn is_held(&self) -> bool {
+        self.held.load(Relaxed) == self.switches.load(Relaxed)
+    }
+}
+
+/// Asks `worker`, which is one too many, to leave the full thread that it runs, if that has had its
+/// slice: it need not wait for others to come.
+pub(crate) fn ask_surplus(worker: &Worker) {
+    let (seen, slice_ns) = (worker.seen.get(), worker.runtime.config.slice_ns);
+    let is_over = slice_ns != 0 && seen.same_ns() >= slice_ns;
+    if is_over && full::exist() && missing().is_none() {
+        ask(worker, seen.switches());
+    }
+}
+
 /// Has the thread that `worker` runs look whether it is called.
 pub(crate) fn interrupt(worker: &Worker) {
     signals::send_marked(worker.tid(), SIGNAL);

@@ -91,22 +91,6 @@ impl Worker {
         self.asked.load(Relaxed) == self.switches.load(Relaxed)
     }
 
-    /// It is known from now on that the thread that it runs since so many `switches` can't be made
-    /// to leave.
-    pub fn hold(&self, switches: u64) {
-        self.held.store(switches, Relaxed);
-    }
-
-    /// Or that it can.
-    pub fn let_go(&self) {
-        self.held.store(u64::MAX, Relaxed);
-    }
-
-    /// Whether that is known of the thread that it runs now.
-    pub fn is_held(&self) -> bool {
-        self.held.load(Relaxed) == self.switches.load(Relaxed)
-    }
-
     /// As [`Worker::yield_full`], of a thread that waits in the kernel: it goes behind all who are
     /// ready, but not among those that were preempted, for it does not compute.
     pub fn pass_turn(&'static self, me: &'static Control) {

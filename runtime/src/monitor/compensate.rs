@@ -188,11 +188,7 @@ impl Watch {
         for worker in awake.take(surplus as usize) {
             worker.rest.store(true, Relaxed);
             worker.poll.store(1, Relaxed);
-            let (seen, slice_ns) = (worker.seen.get(), self.runtime.config.slice_ns);
-            let is_over = slice_ns != 0 && seen.same_ns >= slice_ns;
-            if is_over && full::exist() && preempt::missing().is_none() {
-                preempt::ask(worker, seen.switches());
-            }
+            preempt::ask_surplus(worker);
         }
     }
 }
