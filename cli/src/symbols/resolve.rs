@@ -54,7 +54,7 @@ struct Module {
     symbols: OnceCell<Vec<Place>>,
     lines: OnceCell<Option<Loader>>,
     /// Where the loader writes addresses, and which.
-    relocations: OnceCell<HashMap<u64, u64>>,
+    relocations: OnceCell<Vec<(u64, u64)>>,
 }
 
 impl Symbols {
@@ -198,8 +198,9 @@ impl Module {
     /// The address that a word of the module holds once it is loaded.
     fn word_at(&self, address: u64) -> Option<u64> {
         let relocations = self.relocations.get_or_init(|| relocations(&self.image));
-        if let Some(value) = relocations.get(&address) {
-            return Some(*value);
+        let end = relocations.partition_point(|&(at, _)| at <= address);
+        if let Some(&(_, value)) = relocations[..end].last().filter(|&&(at, _)| at == address) {
+            return Some(value);
         }
         let bytes = self.image.bytes(address, if self.image.head.is_64 { 8 } else { 4 })?;
         let mut word = [0; 8];
@@ -254,23 +255,28 @@ impl Module {
     }
 }
 
-/// What the loader writes where, for addresses within the module.
-pub fn relocations(image: &Image) -> HashMap<u64, u64> {
-    let mut found = HashMap::new();
+/// What the loader writes where, for addresses within the module: in the order of the places, of
+/// which a large library has half a million, the last of one that is there twice.
+pub fn relocations(image: &Image) -> Vec<(u64, u64)> {
+    let mut found = Vec::new();
     let Ok(object) = image.object() else { return found };
-    let addresses: HashMap<_, _> =
-        object.dynamic_symbols().map(|symbol| (symbol.index(), symbol.address())).collect();
+    let mut addresses = Vec::new();
+    for symbol in object.dynamic_symbols() {
+        addresses.resize(symbol.index().0 + 1, 0);
+        addresses[symbol.index().0] = symbol.address();
+    }
     for (at, relocation) in object.dynamic_relocations().into_iter().flatten() {
         let base = match relocation.target() {
             RelocationTarget::Absolute => 0,
-            RelocationTarget::Symbol(index) => addresses.get(&index).copied().unwrap_or(0),
+            RelocationTarget::Symbol(index) => addresses.get(index.0).copied().unwrap_or(0),
             _ => continue,
         };
         let value = base.wrapping_add_signed(relocation.addend());
         // With an implicit addend (i386) the word itself holds it.
         if value != 0 {
-            found.insert(at, value);
+            found.push((at, value));
         }
     }
+    found.sort_by_key(|&(at, _)| at);
     found
 }
