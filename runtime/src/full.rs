@@ -416,6 +416,9 @@ pub(crate) fn ready(thread: &'static Control) {
     worker.offered.push(thread);
     if !is_here {
         worker.notify();
+        if worker.in_place.load(Relaxed) {
+            return worker.runtime.wake_a_sleeper();
+        }
         // The monitor has others make room that come before it has looked again.
         if priority != 0 || worker.kept.load(Relaxed) && worker.kept.swap(false, Relaxed) {
             preempt::make_room(worker, priority, group);

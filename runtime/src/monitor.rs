@@ -345,7 +345,9 @@ impl Watch {
         worker.seen.set(seen);
         worker.blocked.store(blocked, Relaxed);
         let is_full = running.is_some_and(|thread| thread.kind.get() == ThreadKind::Full);
-        if is_full && (stuck || computes) && !blocked && !in_place {
+        if in_place && stuck {
+            self.kept.add_in_place(worker);
+        } else if is_full && (stuck || computes) && !blocked && !in_place {
             self.kept.add(worker);
         }
     }

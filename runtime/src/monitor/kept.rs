@@ -1,7 +1,7 @@
 //! Threads that become ready at workers which one that computes keeps.
 //!
-//! A worker looks for time and events when it switches. While a full thread computes on it the
-//! monitor alone does, and between two ticks it does no more than that: it sleeps until the time
+//! A worker looks for time and events when it switches. While a full thread computes on it, or waits
+//! for a disk in place, the monitor alone does, and between two ticks it does no more than that: it sleeps until the time
 //! or the event of a thread comes that waits at such a worker, makes that one ready, and wakes a
 //! worker for it, or has the other leave at once: who computes little and waits often need not wait
 //! for slices, as with the kernel's threads. A thread computes that has kept its worker for a tick,
@@ -24,6 +24,7 @@ use crate::control::Control;
 use crate::io::Epoll;
 use crate::preempt;
 use crate::sys::clock;
+use crate::turns::is_left;
 use crate::worker::Worker;
 
 /// Time between two looks for those that wait for their time, at least.
@@ -59,6 +60,13 @@ impl Kept {
     pub fn add(&mut self, worker: &'static Worker) {
         if self.workers.len() < WORKERS_MAX {
             worker.kept.store(true, Relaxed);
+            self.workers.push(worker);
+        }
+    }
+
+    /// As [`Kept::add`], of one that waits for a disk in place.
+    pub fn add_in_place(&mut self, worker: &'static Worker) {
+        if self.workers.len() < WORKERS_MAX && worker.has_waiting_full() {
             self.workers.push(worker);
         }
     }
@@ -134,6 +142,10 @@ impl Watch {
     fn serve(&mut self, worker: &'static Worker) -> bool {
         // SAFETY: null or a slot of the slab; only its record and atomics are used.
         let Some(thread) = (unsafe { worker.current.load(Relaxed).as_ref() }) else { return false };
+        if worker.in_place.load(Relaxed) {
+            self.serve_in_place(worker);
+            return false;
+        }
         let seen = worker.seen.get();
         let is_same = worker.switches.load(Relaxed) == seen.switches;
         if !(is_same && seen.same_cpu_ns >= SLICE_SHORT_NS || self.kept.computes(thread)) {
@@ -156,6 +168,21 @@ impl Watch {
         }
         self.kept.note(thread);
         preempt::make_room(worker, 0, thread.group.load(Relaxed))
+    }
+
+    /// Of one that waits for a disk: others take who is ready there.
+    fn serve_in_place(&self, worker: &'static Worker) {
+        if worker.has_waiting_full() {
+            worker.rescue();
+        }
+        if !is_left(worker) {
+            return;
+        }
+        if self.runtime.lacks_workers() {
+            self.runtime.wake_a_sleeper();
+        } else {
+            self.runtime.give_away(worker);
+        }
     }
 }
 

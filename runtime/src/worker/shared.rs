@@ -73,6 +73,14 @@ impl Worker {
         live == 1 && self.fresh.len() == 0
     }
 
+    /// Whether all others that belong here are full threads that are not ready; a hint.
+    pub fn has_only_full_that_wait(&self) -> bool {
+        self.live.load(Relaxed) == 0
+            && self.fresh.len() + self.offered.len() == 0
+            && self.inbox.is_empty()
+            && self.requests.is_empty()
+    }
+
     /// Where full threads of this worker wait for descriptors, and all where there is no ring.
     pub fn readiness(&'static self) -> io::Result<&'static Epoll> {
         let ring = match &self.reactor {
