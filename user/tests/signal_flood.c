@@ -77,8 +77,8 @@ static void flood(int number)
 static void handled(int number, int main_lets, int others_let)
 {
 	pthread_t threads[THREADS];
-	stop = ready = by_main = by_others = 0;
 	CHECK_EQ(pthread_sigmask(SIG_BLOCK, &all, NULL), 0);
+	stop = ready = by_main = by_others = 0;
 	for (int i = 0; i < THREADS; i++)
 		threads[i] = start_on_small_stack(computes, others_let ? &ready : NULL);
 	await_value(&ready, THREADS);
@@ -99,8 +99,8 @@ static void pending(int number)
 	pthread_t threads[THREADS];
 	struct timespec minute = { 60, 0 }, at_once = { 0, 0 };
 	sigset_t set;
-	stop = ready = by_main = by_others = 0;
 	CHECK_EQ(pthread_sigmask(SIG_BLOCK, &all, NULL), 0);
+	stop = ready = by_main = by_others = 0;
 	for (int i = 0; i < THREADS; i++)
 		threads[i] = start_on_small_stack(computes, NULL);
 	await_value(&ready, THREADS);

@@ -303,13 +303,22 @@ impl Epoll {
         })
     }
 
-    /// Ends all waits for `fd` here; called by anybody for `worker`, which this set belongs to.
+    /// Ends all waits for `fd`, which is about to be closed, here; called by anybody for `worker`,
+    /// which this set belongs to. What is armed, be it for nobody any more, is taken out: a file
+    /// that has other descriptors goes on telling this set of its events, and the kernel, which
+    /// holds the file while it looks at one, gives it back when the worker's sleep ends. So the
+    /// last to close it might not be the one who ends the connection, nor anybody soon.
     pub fn end_waits(&self, worker: &'static Worker, fd: RawFd) {
         self.with(|heads| {
             let head = usize::try_from(fd).ok().and_then(|index| heads.get(index));
-            if head.is_some_and(|head| !head.is_empty()) {
+            let Some(head) = head else { return };
+            if !head.is_empty() {
                 self.wake(heads, worker, fd, ALWAYS);
             }
+            // SAFETY: not negative; if it is not open, the kernel says so.
+            let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+            // Where nothing is armed the kernel refuses.
+            let _ = epoll::delete(&self.set, borrowed);
         });
     }
 
@@ -378,8 +387,8 @@ impl Epoll {
     }
 }
 
-/// Ends all waits of full threads for `fd`, as if something had happened to it. Called by anybody
-/// who is not pinned.
+/// Ends all waits of full threads for `fd`, which is about to be closed, as if something had
+/// happened to it. Called by anybody who is not pinned.
 pub fn end_waits(fd: RawFd) {
     let Some(runtime) = runtime::get() else { return };
     for worker in runtime.workers() {
@@ -434,6 +443,21 @@ mod tests {
         epoll.poll(worker);
         let mut room = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
         assert_eq!(sys::wait(epoll.set.as_fd(), &mut room, Some(0)).len(), 0);
+    }
+
+    #[test]
+    fn what_is_closed_is_armed_no_more() {
+        let epoll = Epoll::new().unwrap();
+        let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let fd = one.as_raw_fd();
+        epoll.make_room(fd).unwrap();
+        epoll.arm_unheard(fd).unwrap();
+        let Some(worker) = crate::runtime::get_or_start().workers().next() else {
+            return println!("skip: there are no workers on kernel threads");
+        };
+        epoll.end_waits(worker, fd);
+        // It would be refused beside what was there.
+        epoll.arm_unheard(fd).unwrap();
     }
 
     impl Epoll {

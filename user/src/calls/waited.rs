@@ -135,6 +135,10 @@ impl Kept {
 impl Drop for Kept {
     fn drop(&mut self) {
         if let Some(fd) = with_copies(|copies| copies.release(self.place)) {
+            if !raw::is_pinned() {
+                // A wait that a signal has ended may have left it armed.
+                errno::kept(|| raw::end_waits(fd));
+            }
             // SAFETY: nobody has it any more, and the program has not closed it.
             errno::kept(|| drop(unsafe { OwnedFd::from_raw_fd(fd) }));
         }
