@@ -446,13 +446,6 @@ mod tests {
         true
     }
 
-    /// More than there are workers, so that others wait wherever one computes: another test may
-    /// have started the runtime with any number of them.
-    fn enough_threads() -> u64 {
-        let runtime = runtime::get().expect("it was started");
-        2 * runtime.config.workers as u64 + 2
-    }
-
     #[test]
     fn every_register_is_kept() {
         let slice = Some(Duration::from_micros(50));
@@ -475,7 +468,9 @@ mod tests {
                 false
             })
         };
-        let seeds = (1..=enough_threads()).map(|it| it.wrapping_mul(0x1234_5678_9ABC_DEF1));
+        // Another test may have started the runtime, with any number of workers.
+        let count = runtime::get().expect("it was started").crowd();
+        let seeds = (1..=count as u64).map(|it| it.wrapping_mul(0x1234_5678_9ABC_DEF1));
         let threads: Vec<_> = seeds.map(hold).collect();
         if let Some(Err(error)) = threads.first() {
             return println!("skip: {error}");
@@ -486,7 +481,6 @@ mod tests {
         }
         let are_preempted = await_preemptions(times.unwrap_or(TIMES), &stop);
         stop.store(true, SeqCst);
-        let count = threads.len();
         for thread in threads {
             assert!(thread.expect("a thread").join().expect("no panic"), "a register has changed");
         }
