@@ -37,14 +37,17 @@ int main(void)
 #else
 	pthread_t threads[COUNT];
 	const char *backend = getenv("HEDDLE_BACKEND");
-	CHECK_EQ(sem_init(&gate, 0, 0), 0);
+	CHECK_EQ(sem_init(&gate, 0, 1), 0);
+	/* The workers come with the first thread: as many as there are processors. */
+	join_thread(start_thread(wait_at_gate, NULL));
+	int before = kernel_threads();
 	for (int i = 0; i < COUNT; i++)
 		threads[i] = start_thread(wait_at_gate, NULL);
 	sleep_ms(5);
 	if (backend && strcmp(backend, "native") == 0)
 		CHECK(kernel_threads() > COUNT);
 	else
-		CHECK(kernel_threads() < 40);
+		CHECK(kernel_threads() < before + 40);
 	for (int i = 0; i < COUNT; i++)
 		CHECK_EQ(sem_post(&gate), 0);
 	for (int i = 0; i < COUNT; i++)

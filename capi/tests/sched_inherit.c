@@ -34,7 +34,11 @@ static void *creates(void *arg)
 	param.sched_priority = 9;
 	CHECK_EQ(pthread_attr_setschedpolicy(&attr, SCHED_RR), 0);
 	CHECK_EQ(pthread_attr_setschedparam(&attr, &param), 0);
-	CHECK_EQ(pthread_create(&thread, &attr, looks, NULL), 0);
+	/* A thread that asks for such a policy is a kernel thread, whoever makes it. */
+	error = pthread_create(&thread, &attr, looks, NULL);
+	if (!ON_HEDDLE && error == EPERM)
+		SKIP("no right to use SCHED_RR here");
+	CHECK_EQ(error, 0);
 	CHECK_EQ((intptr_t)join_thread(thread), SCHED_RR * 1000 + 9);
 	return arg;
 }

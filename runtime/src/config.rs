@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::hibernate::DROWSY_MAX;
 
 /// Most workers that can be configured.
-const WORKERS_MAX: usize = 256;
+pub(crate) const WORKERS_MAX: usize = 256;
 /// How long the Lazy region may wait for a slice by default.
 const LAZY_BOUND: Duration = Duration::from_millis(100);
 /// How long a full thread may run by default while others wait, and while all that wait compute.

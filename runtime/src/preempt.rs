@@ -415,16 +415,40 @@ fn is_in_c_library(interrupted: &Interrupted) -> bool {
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+    use std::time::{Duration, Instant};
 
     use crate::thread::Builder;
-    use crate::{Config, arch, raw};
+    use crate::{Config, arch, raw, runtime};
 
     /// Preempted as often as this at least; more by `HEDDLE_TEST_PREEMPTIONS`.
     const TIMES: u64 = 300;
+    /// Longer than the busiest machine lets threads compute without a preemption.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn preempted() -> u64 {
+        raw::counts().map_or(0, |counts| counts.preempted)
+    }
+
+    /// Returns when threads were preempted so many times more, or `stop` says so; false: none is
+    /// any more.
+    fn await_preemptions(times: u64, stop: &AtomicBool) -> bool {
+        let (mut seen, mut since) = (preempted(), Instant::now());
+        let wanted = seen + times;
+        while seen < wanted && !stop.load(SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+            let now = preempted();
+            if now != seen {
+                (seen, since) = (now, Instant::now());
+            } else if since.elapsed() > PATIENCE {
+                return false;
+            }
+        }
+        true
+    }
 
     #[test]
     fn every_register_is_kept() {
-        let slice = Some(std::time::Duration::from_micros(50));
+        let slice = Some(Duration::from_micros(50));
         let _ = Config::new().workers(2).slice(slice).start();
         if let Some(why) = super::missing() {
             return println!("skip: no preemption: {why}");
@@ -444,7 +468,10 @@ mod tests {
                 false
             })
         };
-        let threads: Vec<_> = (1..=6).map(|it| hold(it * 0x1234_5678_9ABC_DEF1)).collect();
+        // Another test may have started the runtime, with any number of workers.
+        let count = runtime::get().expect("it was started").crowd();
+        let seeds = (1..=count as u64).map(|it| it.wrapping_mul(0x1234_5678_9ABC_DEF1));
+        let threads: Vec<_> = seeds.map(hold).collect();
         if let Some(Err(error)) = threads.first() {
             return println!("skip: {error}");
         }
@@ -452,13 +479,15 @@ mod tests {
             stop.store(true, SeqCst);
             return println!("skip: the kernel preempts kernel threads");
         }
-        let preempted = || raw::counts().map_or(0, |counts| counts.preempted);
-        while !stop.load(SeqCst) && preempted() < times.unwrap_or(TIMES) {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
+        let are_preempted = await_preemptions(times.unwrap_or(TIMES), &stop);
         stop.store(true, SeqCst);
         for thread in threads {
             assert!(thread.expect("a thread").join().expect("no panic"), "a register has changed");
         }
+        let number = preempted();
+        assert!(
+            are_preempted,
+            "of {count} threads none was preempted any more after {number} times"
+        );
     }
 }

@@ -240,6 +240,12 @@ impl Runtime {
         Ok(())
     }
 
+    /// So many threads that others wait wherever one runs, whatever workers there are.
+    #[cfg(test)]
+    pub fn crowd(&self) -> usize {
+        2 * self.config.workers + 2
+    }
+
     /// Forgets where the last thread was placed.
     #[cfg(feature = "sim")]
     pub fn reset_for_simulation(&self) {

@@ -221,7 +221,7 @@ impl Worker {
             runtime,
             queues: RunQueues::new(),
             timers: Timers::new(),
-            cache: Cache::new(),
+            cache: Cache::new(runtime.config.workers),
             drowsy: Drowsy::new(runtime.config.drowsy),
             naps: Naps::new(),
             meter: Meter::new(),

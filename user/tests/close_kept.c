@@ -4,22 +4,18 @@
  * puts another file there, while nothing is ready, and what comes for the file later is the call's.
  */
 #define _GNU_SOURCE
-#include "check.h"
+#include "number_waits.h"
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
-#include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
 enum { TURNS = 6, LARGE = 300000 };
-/* How a wait may end. Who has begun it too late finds no file, or the next one. */
-enum { RIGHT, LATE };
 
 static int ready, over;
-static int ends[2], others[2];
+static int ends[2];
 
 /* ---- what waits */
 
@@ -69,32 +65,6 @@ static int by_accept(int fd)
 	if (got < 0)
 		return LATE;
 	close(got);
-	return RIGHT;
-}
-
-/* These look at the number again when they are woken, and find the next file there or none. */
-static int by_poll(int fd)
-{
-	struct pollfd entry = { fd, POLLIN, 0 };
-	CHECK_EQ(poll(&entry, 1, -1), 1);
-	return RIGHT;
-}
-
-static int by_poll_of_two(int fd)
-{
-	struct pollfd entries[] = { { others[0], POLLIN, 0 }, { fd, POLLIN | POLLPRI, 0 } };
-	CHECK_EQ(poll(entries, 2, -1), 1);
-	CHECK_EQ(entries[0].revents, 0);
-	return RIGHT;
-}
-
-static int by_select(int fd)
-{
-	fd_set set;
-	FD_ZERO(&set);
-	FD_SET(fd, &set);
-	int got = select(fd + 1, &set, NULL, NULL, NULL);
-	CHECK(got == 1 ? FD_ISSET(fd, &set) : errno == EBADF);
 	return RIGHT;
 }
 
@@ -229,6 +199,7 @@ static const struct {
 	{ open_connection, by_poll, write_data },
 	{ open_connection, by_poll_of_two, write_data },
 	{ open_connection, by_select, write_data },
+	{ open_connection, by_select_of_two, write_data },
 	{ open_connection, by_send, read_all },
 	{ open_pipe, by_read, write_data },
 	{ open_pipe, by_readv, write_data },

@@ -6,20 +6,16 @@
  * threads still wait for the first.
  */
 #define _GNU_SOURCE
-#include "check.h"
+#include "number_waits.h"
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <sys/epoll.h>
-#include <sys/select.h>
 #include <sys/socket.h>
 
 enum { TURNS = 12 };
-/* How a wait may end. Who has begun it too late finds no file, or the next one. */
-enum { RIGHT, LATE };
 
 static int ready;
-static int ends[2], others[2];
+static int ends[2];
 
 static int by_recv(int fd)
 {
@@ -33,33 +29,6 @@ static int by_read(int fd)
 	char byte;
 	ssize_t got = read(fd, &byte, 1);
 	return got == 0 ? RIGHT : LATE;
-}
-
-/* These look at the number again when they are woken, and find the next file there or none. */
-static int by_poll(int fd)
-{
-	struct pollfd entry = { fd, POLLIN, 0 };
-	CHECK_EQ(poll(&entry, 1, -1), 1);
-	return RIGHT;
-}
-
-static int by_poll_of_two(int fd)
-{
-	struct pollfd entries[] = { { others[0], POLLIN, 0 }, { fd, POLLIN | POLLPRI, 0 } };
-	CHECK_EQ(poll(entries, 2, -1), 1);
-	CHECK(entries[1].revents != 0);
-	return RIGHT;
-}
-
-static int by_select(int fd)
-{
-	fd_set set;
-	FD_ZERO(&set);
-	FD_SET(fd, &set);
-	FD_SET(others[0], &set);
-	int got = select((fd > others[0] ? fd : others[0]) + 1, &set, NULL, NULL, NULL);
-	CHECK(got == 1 ? FD_ISSET(fd, &set) : errno == EBADF);
-	return RIGHT;
 }
 
 static int by_accept(int fd)
@@ -106,8 +75,8 @@ static const struct {
 } kinds[] = {
 	{ open_connection, by_recv, shut_down },   { open_connection, by_read, shut_down },
 	{ open_connection, by_poll, shut_down },   { open_connection, by_poll_of_two, shut_down },
-	{ open_connection, by_select, shut_down }, { open_listener, by_accept, shut_down },
-	{ open_connection, by_data, send_data },
+	{ open_connection, by_select, shut_down }, { open_connection, by_select_of_two, shut_down },
+	{ open_listener, by_accept, shut_down },   { open_connection, by_data, send_data },
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 

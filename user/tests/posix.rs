@@ -146,6 +146,7 @@ impl Suite {
         let parts = fs::read_dir(program.source.with_extension("")).into_iter().flatten();
         let parts: Vec<PathBuf> = parts.filter_map(|entry| Some(entry.ok()?.path())).collect();
         inputs.extend(parts.iter().cloned());
+        inputs.extend(headers_beside(&program.source));
         if programs::is_current(&executable, &inputs) {
             return Ok(());
         }
@@ -210,6 +211,13 @@ impl Suite {
             outcome => outcome,
         }
     }
+}
+
+/// What programs of a folder may share.
+fn headers_beside(source: &Path) -> impl Iterator<Item = PathBuf> {
+    let beside = source.parent().and_then(|folder| fs::read_dir(folder).ok());
+    let paths = beside.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    paths.filter(|path| path.extension().is_some_and(|end| end == "h"))
 }
 
 fn build(compiler: &mut Command) -> Result<(), String> {

@@ -20,6 +20,7 @@ use core::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{SLICE_SHORT_NS, Seen, Watch};
+use crate::config::WORKERS_MAX;
 use crate::control::Control;
 use crate::io::Epoll;
 use crate::preempt;
@@ -29,10 +30,9 @@ use crate::worker::Worker;
 
 /// Time between two looks for those that wait for their time, at least.
 const GAP_NS: u64 = 500_000;
-/// Workers that are looked after between ticks, at most.
-const WORKERS_MAX: usize = 16;
-/// Threads that are remembered; a power of two.
-const THREADS: usize = 64;
+/// Threads that are remembered; a power of two, and some for each worker that there may be: one
+/// that is forgotten takes the turns of those that wake.
+const THREADS: usize = 4 * WORKERS_MAX;
 
 /// See the file's head.
 pub(super) struct Kept {
@@ -56,7 +56,7 @@ impl Kept {
         self.workers.drain(..).for_each(|worker| worker.kept.store(false, Relaxed));
     }
 
-    /// `worker` is to be looked after until the next tick.
+    /// `worker` is to be looked after until the next tick; of spare ones maybe not all are.
     pub fn add(&mut self, worker: &'static Worker) {
         if self.workers.len() < WORKERS_MAX {
             worker.kept.store(true, Relaxed);

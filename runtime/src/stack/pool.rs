@@ -23,8 +23,10 @@ use crate::sys::memory::{self, PAGE};
 pub(crate) const KERNEL_CLASS: u8 = CLASSES as u8;
 /// Pairs that move between a cache and the shared pool at once.
 const BATCH: u32 = 64;
-/// A cache with more pairs of a class gives a batch back.
+/// A cache with more pairs of a class gives a batch back. It keeps less where there are so many
+/// workers that all of them would keep more than the sum: what is in a cache does not decay.
 const CACHED_MAX: u32 = 2048;
+const CACHED_SUM: u32 = 4096;
 /// The same after a full thread, which has touched two pages more of its stack.
 const CACHED_FULL_MAX: u32 = 256;
 /// Pairs of a cache among which one is looked for that a kind of threads has used before.
@@ -111,11 +113,20 @@ impl List {
 }
 
 /// The pairs that one worker keeps at hand.
-pub(crate) struct Cache([List; CLASSES + 1]);
+pub(crate) struct Cache {
+    lists: [List; CLASSES + 1],
+    /// Most of one class.
+    most: u32,
+}
 
 impl Cache {
-    pub const fn new() -> Self {
-        Cache([const { List::new() }; CLASSES + 1])
+    /// Of one of so many workers.
+    pub fn new(workers: usize) -> Self {
+        let share = CACHED_SUM / workers as u32;
+        Cache {
+            lists: [const { List::new() }; CLASSES + 1],
+            most: share.clamp(2 * BATCH, CACHED_MAX),
+        }
     }
 }
 
@@ -151,7 +162,7 @@ static SLOTS_LOCK: RawLock = RawLock::new();
 #[inline]
 pub(crate) fn take(cache: Option<&Cache>, class: u8, kind: u16) -> io::Result<&'static Control> {
     if let Some(cache) = cache {
-        let cached = &cache.0[class as usize];
+        let cached = &cache.lists[class as usize];
         let taken = match kind {
             0 => cached.pop(),
             kind => cached.pop_fitting(|control| owed::fits(control.slot(), kind)),
@@ -178,8 +189,8 @@ fn take_shared(cache: Option<&Cache>, class: u8) -> io::Result<&'static Control>
     }
     pool.idle.set(pool.idle.get().min(pool.free.count.get().saturating_sub(BATCH)));
     if let Some(cache) = cache {
-        pool.free.move_to(&cache.0[class as usize], BATCH);
-        if let Some(control) = cache.0[class as usize].pop() {
+        pool.free.move_to(&cache.lists[class as usize], BATCH);
+        if let Some(control) = cache.lists[class as usize].pop() {
             return Ok(control);
         }
     }
@@ -285,10 +296,10 @@ pub(crate) fn give(cache: Option<&Cache>, control: &Control) {
     let class = control.class.get() as usize;
     match cache {
         Some(cache) => {
-            cache.0[class].push(control);
+            cache.lists[class].push(control);
             let full = control.flags.get() & OWN_TLS != 0;
-            let most = if full { CACHED_FULL_MAX } else { CACHED_MAX };
-            if cache.0[class].count.get() > most {
+            let most = if full { cache.most.min(CACHED_FULL_MAX) } else { cache.most };
+            if cache.lists[class].count.get() > most {
                 give_batch(cache, class, most / 2);
             }
         }
@@ -304,13 +315,13 @@ pub(crate) fn give(cache: Option<&Cache>, control: &Control) {
 fn give_batch(cache: &Cache, class: usize, count: u32) {
     let pool = &POOLS[class];
     let _guard = pool.lock.lock();
-    cache.0[class].move_to(&pool.free, count);
+    cache.lists[class].move_to(&pool.free, count);
 }
 
 /// Puts all pairs of a cache back: its worker's kernel thread goes.
 pub(crate) fn give_all(cache: &Cache) {
     for class in 0..=CLASSES {
-        if cache.0[class].count.get() != 0 {
+        if cache.lists[class].count.get() != 0 {
             give_batch(cache, class, u32::MAX);
         }
     }

@@ -81,10 +81,8 @@ pub fn put<T>(number: RawFd, call: impl FnOnce() -> T) -> T {
     let passing = gate::put();
     // SAFETY: used at once; if it is not open, the kernel says so.
     let is_free = number >= 0 && fcntl_getfd(unsafe { BorrowedFd::borrow_raw(number) }).is_err();
-    if !is_free {
-        drop(passing);
-        return call();
-    }
+    // Where it is not, who has passed is gone before the call.
+    let _passing = is_free.then_some(passing);
     call()
 }
 

@@ -245,7 +245,7 @@ mod tests {
         };
         // Of a size that no light thread of another test has had before: such lie anywhere.
         let builder = Builder::new().stack_size(4 << 20).full();
-        let count = 4 * std::thread::available_parallelism().map_or(1, usize::from) + 4;
+        let count = crate::runtime::get_or_start().crowd();
         let threads: Result<Vec<_>, _> = (0..count).map(|_| builder.clone().spawn(body)).collect();
         let Ok(threads) = threads else { return eprintln!("skip: no full threads here") };
         let made = threads.into_iter().map(|thread| thread.join().expect("no panic"));
