@@ -304,6 +304,7 @@ impl Watch {
             look_at_clock(before, worker);
             before.same_cpu_ns += if stuck { before.ran_ns } else { 0 };
         }
+        let is_full = running.is_some_and(|thread| thread.kind.get() == ThreadKind::Full);
         if let Some(thread) = running {
             // Blocked in the kernel it uses none.
             let ran_ns = match (full::exist(), worker.blocked.load(Relaxed)) {
@@ -311,7 +312,7 @@ impl Watch {
                 (false, true) => 0,
                 (false, false) => self.tick.as_nanos() as u64,
             };
-            if cpu::is_on() && thread.kind.get() == ThreadKind::Full {
+            if cpu::is_on() && is_full {
                 if stuck {
                     add_cpu(before, worker, thread);
                 }
@@ -320,7 +321,6 @@ impl Watch {
             }
             worker.record.add_cpu(ran_ns);
             // It could not be interrupted when it was; or it waits again where that ends a wait.
-            let is_full = thread.kind.get() == ThreadKind::Full;
             let waits = is_full && stuck && worker.blocked.load(Relaxed);
             if sched::is_called(thread) || waits && sched::is_cancelled(thread) {
                 preempt::interrupt(worker);
@@ -344,7 +344,6 @@ impl Watch {
         kept::give_turn(worker, &mut seen, computes);
         worker.seen.set(seen);
         worker.blocked.store(blocked, Relaxed);
-        let is_full = running.is_some_and(|thread| thread.kind.get() == ThreadKind::Full);
         if in_place && stuck {
             self.kept.add_in_place(worker);
         } else if is_full && (stuck || computes) && !blocked && !in_place {

@@ -1,12 +1,12 @@
 //! Threads that become ready at workers which one that computes keeps.
 //!
-//! A worker looks for time and events when it switches. While a full thread computes on it, or waits
-//! for a disk in place, the monitor alone does, and between two ticks it does no more than that: it sleeps until the time
-//! or the event of a thread comes that waits at such a worker, makes that one ready, and wakes a
-//! worker for it, or has the other leave at once: who computes little and waits often need not wait
-//! for slices, as with the kernel's threads. A thread computes that has kept its worker for a tick,
-//! or that has not waited since it was preempted. Where others come all the time, those that were
-//! preempted and these have a tick each, in turns.
+//! A worker looks for time and events when it switches. While a full thread computes on it, or
+//! waits for a disk in place, the monitor alone does, and between two ticks it does no more than
+//! that: it sleeps until the time or the event of a thread comes that waits at such a worker, makes
+//! that one ready, and wakes a worker for it, or has the other leave at once: who computes little
+//! and waits often need not wait for slices, as with the kernel's threads. A thread computes that
+//! has kept its worker for a tick, or that has not waited since it was preempted. Where others come
+//! all the time, those that were preempted and these have a tick each, in turns.
 //!
 //! Invariants:
 //! 1. Two looks between ticks are [`GAP_NS`] apart, unless an event comes in between: that does

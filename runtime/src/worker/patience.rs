@@ -6,8 +6,8 @@
 //! 1. No sleeper is woken and nothing is stolen for them while they have their turn soon.
 //! 2. A worker that was woken for them alone hands them to one of a lower number that runs, and
 //!    sleeps on; next time they wait for their events there.
-//! 3. One that a thread wakes, and that belongs to a worker that sleeps or waits for a disk in place
-//!    (`blocking/alone.rs`), comes to the waker's.
+//! 3. One that a thread wakes, and that belongs to a worker that sleeps, or waits for a disk in
+//!    place (`blocking/alone.rs`), comes to the waker's.
 //!
 //! memcached with four threads and 50 connections on 2 CPUs, its load generator on the same two:
 //! 5.6 us of CPU time for each request with both workers, 4.0 with one.
