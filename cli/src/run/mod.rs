@@ -9,6 +9,7 @@
 pub mod child;
 pub mod collect;
 mod finish;
+mod mediation;
 mod prepare;
 pub mod program;
 mod runtime;
@@ -23,13 +24,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use heddle_preload::mediator::Mediator;
 use heddle_preload::policy::Policy;
 use heddle_preload::sys::spawn::become_program;
 
 use crate::attach;
 use child::Child;
 use collect::Collector;
+use mediation::Mediation;
 use program::Program;
 
 /// heddle itself failed, as env(1) and others have it.
@@ -453,40 +454,4 @@ fn watch(mut child: Child, policy: &Policy, run: Option<u64>) -> Watched {
         collector.finish();
     }
     Watched { pid: child.pid, exit, collector, mediator, troubles }
-}
-
-/// The CPU Mediator: from the start where the policy names time-critical threads, else from the
-/// moment on that the program was seen to have some. It looks more often than the collector does.
-struct Mediation<'a> {
-    pid: i32,
-    policy: &'a Policy,
-    mediator: Option<Mediator>,
-    has_failed: bool,
-}
-
-impl<'a> Mediation<'a> {
-    fn new(pid: i32, policy: &'a Policy) -> Mediation<'a> {
-        Mediation { pid, policy, mediator: None, has_failed: false }
-    }
-
-    /// The time until the next step, if there is one.
-    fn step(&mut self, wanted: bool, troubles: &mut Vec<String>) -> Option<Duration> {
-        if wanted && self.mediator.is_none() && !self.has_failed {
-            match Mediator::new(self.pid, self.policy) {
-                Ok(mediator) => self.mediator = Some(mediator),
-                Err(error) => {
-                    self.has_failed = true;
-                    troubles.push(format!("CPU Mediator: not possible: {error}"));
-                }
-            }
-        }
-        Some(self.mediator.as_mut()?.step())
-    }
-
-    /// Gives every thread back what it had.
-    fn finish(mut self) -> Option<heddle_preload::mediator::Report> {
-        let mut mediator = self.mediator.take()?;
-        mediator.finish();
-        Some(mediator.report())
-    }
 }
