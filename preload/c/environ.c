@@ -29,6 +29,9 @@
 
 static const char preload_name[] = "LD_PRELOAD=";
 static const char plan_name[] = "HEDDLE_PLAN=";
+static const char workers_name[] = "HEDDLE_RUN_WORKERS=";
+/* Of a 32-bit number. */
+#define DIGITS_MAX 10
 
 /* Our part of LD_PRELOAD, as it was written: with $LIB for the loader to replace. */
 static char own_part[VALUE_MAX];
@@ -152,35 +155,69 @@ bool environment_follows(void)
 	return follows;
 }
 
-size_t environment_room(char *const *from)
-{
-	size_t entries = 0, preload = 0;
+const char *environment_plan(void) { return plan_entry + strlen(plan_name); }
 
-	for (; from && from[entries]; entries++) {
-		if (is_entry(from[entries], preload_name))
-			preload = strlen(from[entries]);
+const char *environment_value(char *const *from, const char *name)
+{
+	const char *value = NULL;
+
+	for (; from && *from; from++) {
+		if (is_entry(*from, name))
+			value = *from + strlen(name);
 	}
-	return (entries + 3) * sizeof(char *) + sizeof(preload_name) + strlen(own_part) + preload + 2;
+	return value;
 }
 
-char **environment_fill(char *const *from, void *memory, size_t room)
+bool programs_are_judged(void) { return plan && plan_text(plan->user)[0]; }
+
+size_t environment_room(char *const *from, bool is_user)
+{
+	const char *preload = environment_value(from, preload_name);
+	size_t entries = 0, texts = sizeof(preload_name) + strlen(own_part) + 2;
+
+	while (from && from[entries])
+		entries++;
+	if (preload)
+		texts += strlen(preload);
+	if (is_user)
+		texts += strlen(plan_text(plan->user)) + 1 + sizeof(workers_name) + DIGITS_MAX;
+	return (entries + 4) * sizeof(char *) + texts;
+}
+
+/* What the library that makes user-level threads is told, and takes out of its environment. */
+static char *fill_workers(char *out, size_t room)
+{
+	char *end = out + text_copy(out, room, workers_name);
+
+	end += text_copy(end, DIGITS_MAX, digits(plan->workers));
+	*end = 0;
+	return end + 1;
+}
+
+char **environment_fill(char *const *from, void *memory, size_t room, bool is_user)
 {
 	char **entries = memory, *text;
-	const char *theirs = NULL;
+	const char *theirs = environment_value(from, preload_name);
 	size_t count = 0;
 
 	for (; from && *from; from++) {
-		if (is_entry(*from, preload_name))
-			theirs = *from + strlen(preload_name);
-		else if (!is_entry(*from, plan_name))
+		if (!is_entry(*from, preload_name) && !is_entry(*from, plan_name))
 			entries[count++] = *from;
 	}
-	text = (char *)&entries[count + 3];
+	text = (char *)&entries[count + 4];
+	room -= (size_t)(text - (char *)memory);
+	if (is_user && plan->workers) {
+		entries[count++] = text;
+		text = fill_workers(text, room);
+	}
 	entries[count++] = text;
 	entries[count++] = plan_entry;
 	entries[count] = NULL;
-	room -= (size_t)(text - (char *)memory);
 	text += text_copy(text, room, preload_name);
+	if (is_user) {
+		text = stpcpy(text, plan_text(plan->user));
+		*text++ = ':';
+	}
 	text += text_copy(text, room, own_part);
 	if (theirs && theirs[0]) {
 		*text++ = ':';
@@ -203,12 +240,14 @@ static char *quote(char *out, const char *text)
 	return out;
 }
 
+/* A quote becomes four bytes. */
 size_t environment_command_room(const char *command)
 {
-	return strlen(command) + 4 * (strlen(own_part) + strlen(plan_entry)) + 256;
+	return 4 * (strlen(command) + strlen(own_part) + strlen(plan_entry)) + 256;
 }
 
-/* The shell itself need not be followed, what it starts has to be. */
+/* The shell itself need not be followed, what it starts has to be. Where that is judged the shell
+ * becomes another one, which asks. */
 void environment_command(char *out, const char *command)
 {
 	out = stpcpy(out, "LD_PRELOAD=");
@@ -216,5 +255,8 @@ void environment_command(char *out, const char *command)
 	out = stpcpy(out, "${LD_PRELOAD:+:$LD_PRELOAD} HEDDLE_PLAN=");
 	out = quote(out, plan_entry + strlen(plan_name));
 	out = stpcpy(out, "; export LD_PRELOAD HEDDLE_PLAN; ");
-	strcpy(out, command);
+	if (programs_are_judged())
+		strcpy(quote(stpcpy(out, "exec /bin/sh -c -- "), command), " sh");
+	else
+		strcpy(out, command);
 }

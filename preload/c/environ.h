@@ -12,10 +12,17 @@
 
 /* Whether programs that this one starts are to be told of us. */
 bool environment_follows(void);
+/* The value of a variable, whose name has the '=' with it; null: it is not there. */
+const char *environment_value(char *const *from, const char *name);
 /* Bytes that environment_fill needs. */
-size_t environment_room(char *const *from);
-/* A copy of `from`, with our variables. It points into `from` and `memory`. */
-char **environment_fill(char *const *from, void *memory, size_t room);
+size_t environment_room(char *const *from, bool is_user);
+/* A copy of `from`, with our variables; `is_user`: and with what makes threads user-level ones. It
+ * points into `from` and `memory`. */
+char **environment_fill(char *const *from, void *memory, size_t room, bool is_user);
+/* The plan's path. */
+const char *environment_plan(void);
+/* Whether `heddle run` is asked about programs that this one starts. */
+bool programs_are_judged(void);
 /* The same for a shell's command. */
 size_t environment_command_room(const char *command);
 void environment_command(char *out, const char *command);

@@ -11,9 +11,11 @@
  */
 #define _GNU_SOURCE
 #include "environ.h"
+#include "judge.h"
 #include "preload.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -38,51 +40,57 @@ void environment_unmap(void *memory, size_t room)
 	errno = error;
 }
 
-/* Calls `call` with `changed` as the environment to use, ours in it if it may be. */
-#define WITH_ENVIRONMENT(given, call)                                                              \
+/* Calls `call` with `changed` as the environment to use, ours in it if it may be. `judged` asks
+ * about the program. */
+#define WITH_ENVIRONMENT(given, judged, call)                                                      \
 	do {                                                                                       \
 		char *const *changed = (given);                                                    \
-		const size_t room = environment_follows() ? environment_room(changed) : 0;         \
+		const bool follows = environment_follows();                                        \
+		const bool is_user = follows && (judged);                                          \
+		const size_t room = follows ? environment_room(changed, is_user) : 0;              \
 		void *memory = room ? ENVIRONMENT_MEMORY(room) : NULL;                             \
 		if (memory)                                                                        \
-			changed = environment_fill(changed, memory, room);                         \
+			changed = environment_fill(changed, memory, room, is_user);                \
 		call;                                                                              \
 		environment_unmap(memory, room);                                                   \
 	} while (0)
 
 /* A process that becomes another program has ended as this one, if exec succeeds. */
-#define EXEC(given, call)                                                                          \
+#define EXEC(given, judged, call)                                                                  \
 	do {                                                                                       \
 		int result;                                                                        \
 		process_ends();                                                                    \
-		WITH_ENVIRONMENT(given, result = (call));                                          \
+		WITH_ENVIRONMENT(given, judged, result = (call));                                  \
 		process_goes_on();                                                                 \
 		return result;                                                                     \
 	} while (0)
 
 EXPORT int execve(const char *path, char *const arguments[], char *const environment[])
 {
-	EXEC(environment, REAL(execve)(path, arguments, changed));
+	EXEC(environment, judge_path(AT_FDCWD, path, changed),
+	     REAL(execve)(path, arguments, changed));
 }
 
 EXPORT int execv(const char *path, char *const arguments[])
 {
-	EXEC(environ, REAL(execve)(path, arguments, changed));
+	EXEC(environ, judge_path(AT_FDCWD, path, changed),
+	     REAL(execve)(path, arguments, changed));
 }
 
 EXPORT int execvpe(const char *file, char *const arguments[], char *const environment[])
 {
-	EXEC(environment, REAL(execvpe)(file, arguments, changed));
+	EXEC(environment, judge_name(file, changed), REAL(execvpe)(file, arguments, changed));
 }
 
 EXPORT int execvp(const char *file, char *const arguments[])
 {
-	EXEC(environ, REAL(execvpe)(file, arguments, changed));
+	EXEC(environ, judge_name(file, changed), REAL(execvpe)(file, arguments, changed));
 }
 
 EXPORT int fexecve(int file, char *const arguments[], char *const environment[])
 {
-	EXEC(environment, REAL(fexecve)(file, arguments, changed));
+	EXEC(environment, judge_path(file, "", changed),
+	     REAL(fexecve)(file, arguments, changed));
 }
 
 EXPORT int execveat(int folder, const char *path, char *const arguments[],
@@ -94,7 +102,8 @@ EXPORT int execveat(int folder, const char *path, char *const arguments[],
 		errno = ENOSYS;
 		return -1;
 	}
-	EXEC(environment, real(folder, path, arguments, changed, flags));
+	EXEC(environment, judge_path(folder, path, changed),
+	     real(folder, path, arguments, changed, flags));
 }
 
 /* The arguments of execl() and its relatives as an array, its end included. */
@@ -127,7 +136,8 @@ EXPORT int execl(const char *path, const char *first, ...)
 
 	LIST_ARGUMENTS(first, arguments, list);
 	va_end(list);
-	EXEC(environ, REAL(execve)(path, arguments, changed));
+	EXEC(environ, judge_path(AT_FDCWD, path, changed),
+	     REAL(execve)(path, arguments, changed));
 }
 
 EXPORT int execlp(const char *file, const char *first, ...)
@@ -137,7 +147,7 @@ EXPORT int execlp(const char *file, const char *first, ...)
 
 	LIST_ARGUMENTS(first, arguments, list);
 	va_end(list);
-	EXEC(environ, REAL(execvpe)(file, arguments, changed));
+	EXEC(environ, judge_name(file, changed), REAL(execvpe)(file, arguments, changed));
 }
 
 EXPORT int execle(const char *path, const char *first, ...)
@@ -149,7 +159,14 @@ EXPORT int execle(const char *path, const char *first, ...)
 	LIST_ARGUMENTS(first, arguments, list);
 	environment = va_arg(list, char *const *);
 	va_end(list);
-	EXEC(environment, REAL(execve)(path, arguments, changed));
+	EXEC(environment, judge_path(AT_FDCWD, path, changed),
+	     REAL(execve)(path, arguments, changed));
+}
+
+/* Whether a name means the same once the child has done these actions: it may go elsewhere. */
+static bool is_same_after(const posix_spawn_file_actions_t *actions, const char *name)
+{
+	return !actions || name[0] == '/' || !strchr(name, '/');
 }
 
 EXPORT int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
@@ -158,8 +175,9 @@ EXPORT int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_acti
 {
 	int result;
 
-	WITH_ENVIRONMENT(environment, result = REAL(posix_spawn)(pid, path, actions, attributes,
-								  arguments, changed));
+	WITH_ENVIRONMENT(
+		environment, judge_path(AT_FDCWD, path, changed) && is_same_after(actions, path),
+		result = REAL(posix_spawn)(pid, path, actions, attributes, arguments, changed));
 	return result;
 }
 
@@ -169,8 +187,9 @@ EXPORT int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_act
 {
 	int result;
 
-	WITH_ENVIRONMENT(environment, result = REAL(posix_spawnp)(pid, file, actions, attributes,
-								   arguments, changed));
+	WITH_ENVIRONMENT(
+		environment, judge_name(file, changed) && is_same_after(actions, file),
+		result = REAL(posix_spawnp)(pid, file, actions, attributes, arguments, changed));
 	return result;
 }
 

@@ -65,7 +65,8 @@ static bool plan_fits(const struct heddle_plan *it, size_t bytes)
 	if (it->texts_offset < sizeof(*it) || it->texts_offset >= it->bytes)
 		return false;
 	/* The last text ends in the file. */
-	if (((const char *)it)[it->bytes - 1] != 0 || !text_fits(it, it->preload))
+	if (((const char *)it)[it->bytes - 1] != 0 || !text_fits(it, it->preload) ||
+	    !text_fits(it, it->user))
 		return false;
 	return area_fits(it, it->rules_offset, it->rules, sizeof(struct heddle_rule)) &&
 	       area_fits(it, it->names_offset, it->names, sizeof(struct heddle_name_rule)) &&

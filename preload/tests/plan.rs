@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use heddle_preload::key::{BUILD_ID_MAX, BuildId, Key, Module, Where};
 use heddle_preload::plan::layout::{self, STRUCTURES};
 use heddle_preload::plan::{
-    Error, NameRule, Plan, Rule, StackRule, Stacks, Trampoline, name_rules,
+    Error, NameRule, Plan, Rule, StackRule, Stacks, Trampoline, User, name_rules,
 };
 use heddle_preload::policy::{Attributes, Pattern, Policy, Zones};
 use heddle_record::{Category, Class, Group};
@@ -26,6 +26,7 @@ fn constants() -> Vec<(&'static str, u64)> {
         ("HEDDLE_PLAN_MAGIC", layout::MAGIC),
         ("HEDDLE_PLAN_BYTES_MAX", layout::BYTES_MAX as u64),
         ("HEDDLE_BUILD_ID_MAX", BUILD_ID_MAX as u64),
+        ("HEDDLE_QUESTION_BYTES_MAX", layout::QUESTION_BYTES_MAX as u64),
         ("HEDDLE_STACKS_OBSERVE", Stacks::Observe as u64),
         ("HEDDLE_STACKS_AUTO", Stacks::Auto as u64),
         ("HEDDLE_STACKS_FORCE", Stacks::Force as u64),
@@ -150,6 +151,7 @@ fn sample() -> Plan {
             trampoline: Trampoline::Name,
         }],
         names: name_rules(&Policy::parse(policy).expect("a policy")),
+        user: Some(User { library: "/lib/u.so".into(), workers: Some(3) }),
         ..Plan::new(77, 4711)
     }
 }
@@ -185,7 +187,7 @@ fn what_cannot_be_written_is_an_error() {
     assert_eq!(plan.encode(), Err(Error::Nul));
     let mut plan = sample();
     plan.rules = vec![plan.rules[0].clone(); 140_000];
-    let bytes = 64 + 140_000 * 128 + 16;
+    let bytes = layout::HEADER_SIZE + 140_000 * 128 + 16;
     assert_eq!(plan.encode(), Err(Error::TooLarge { bytes }));
 }
 
@@ -200,7 +202,7 @@ fn each_lie_is_named() {
             other => panic!("{offset}: {other:?}"),
         }
     };
-    let (rule, name) = (64, 64 + 128);
+    let (rule, name) = (layout::HEADER_SIZE, layout::HEADER_SIZE + 128);
     assert_eq!(lie(0, 1), "magic");
     assert_eq!(lie(8, 1), "bytes");
     assert_eq!(lie(12, 8), "flags");
@@ -209,9 +211,9 @@ fn each_lie_is_named() {
     assert_eq!(lie(32, 70_000), "rules");
     assert_eq!(lie(32, 1000), "rules_offset");
     assert_eq!(lie(36, 0), "rules_offset");
-    assert_eq!(lie(36, 65), "rules_offset");
+    assert_eq!(lie(36, 73), "rules_offset");
     assert_eq!(lie(40, u32::MAX), "names_offset");
-    assert_eq!(lie(48, 63), "texts_offset");
+    assert_eq!(lie(48, 71), "texts_offset");
     assert_eq!(lie(48, u32::MAX), "texts_offset");
     assert_eq!(lie(52, u32::MAX), "preload");
     assert_eq!(lie(56, 2), "flags_program");
@@ -281,6 +283,7 @@ fn any_plan() -> impl Strategy<Value = Plan> {
             quiet: flags[2],
             filters: 3,
             preload: preload.map(OsString::from_vec),
+            user: flags[0].then(|| User { library: "/u".into(), workers: Some(2) }),
             rules: rule.into_iter().collect(),
             names,
             ..Plan::new(run, parent)

@@ -1,7 +1,7 @@
 //! The environment as the program is to find it: without what loaded this library.
 //!
-//! So what the program starts is not loaded with it: nobody has judged whether it can be. The
-//! number of workers is kept for the runtime's start.
+//! So what the program starts is not loaded with it unless it was judged that it can be: then
+//! libheddle-preload puts both back. The number of workers is kept for the runtime's start.
 //!
 //! Invariant: this runs before any code of the program's, and allocates nothing: the allocator may
 //! be the program's own.

@@ -1,7 +1,8 @@
 //! `heddle run`: a program under libheddle-preload, and what its threads were.
 //!
 //! - [`program`] finds the program; [`prepare`] writes the plan for it; [`child`] runs it;
-//!   [`collect`] watches the thread tables; [`finish`] keeps what was learned and reports.
+//!   [`collect`] watches the thread tables; [`judge`] answers for the programs that it starts;
+//!   [`finish`] keeps what was learned and reports.
 //!
 //! Invariant: whatever fails on heddle's side, a program that was asked for runs, unchanged, and
 //! its exit status is ours. Only what the user wrote wrongly (a policy, a flag) stops us before.
@@ -9,6 +10,8 @@
 pub mod child;
 pub mod collect;
 mod finish;
+mod judge;
+mod mediation;
 mod prepare;
 pub mod program;
 mod runtime;
@@ -23,13 +26,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use heddle_preload::mediator::Mediator;
 use heddle_preload::policy::Policy;
 use heddle_preload::sys::spawn::become_program;
 
 use crate::attach;
 use child::Child;
 use collect::Collector;
+use mediation::Mediation;
 use program::Program;
 
 /// heddle itself failed, as env(1) and others have it.
@@ -50,7 +53,8 @@ const STATUS_OWN_FAILURE: u8 = 125;
 /// them share a few kernel threads. Where the program, the processor, the C library, a limit on
 /// address space (RLIMIT_AS, RLIMIT_DATA) or one below 256 KiB on the main stack (RLIMIT_STACK)
 /// does not allow that, its threads are kernel threads and a line says why; heddle doctor --program
-/// tells it beforehand. The programs that it starts itself run on kernel threads.
+/// tells it beforehand. So is each program judged that it becomes or starts: a server behind a
+/// script, env or npm has user-level threads, too.
 ///
 /// A policy file names threads and says what they are for, which are time-critical, and how their
 /// stacks are to be; see heddle-policy(5).
@@ -197,6 +201,16 @@ What differs with --threads user:
   with the C library's threads. Where each worker has a thread in a call of the C
   library that heddle does not see (stdio that reads a pipe), the program stands still if the
   thread that they wait for has the lock of the allocator, or of the loader, and no worker.
+  A program that the program becomes or starts (exec, posix_spawn, system, popen) is judged at that
+  moment, and gets user-level threads if it, or a library that it is linked with, asks the C library
+  for threads. Of one that could not have them a line says why, once. The others are as they are
+  with kernel threads: what loads a library with threads later on (dlopen); what is started as
+  another user, with a root or mounts of its own, through a 32-bit, static or setuid program, by a
+  loader called by its name or a relative LD_LIBRARY_PATH, by the number of the call, below a filter
+  on system calls, or once heddle has ended. The question takes 0.1 ms, 2 s at most, and for that
+  long the lowest free descriptor; the libraries add 0.5 ms to the start of a program that gets
+  user-level threads, and its first thread takes some ms. The shell of system and popen becomes
+  another one, which asks.
 
 What heddle tells with --threads user:
   If all threads wait and nothing can wake one, that is said once, on standard error: up to 16 of
@@ -306,7 +320,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
     };
     child::outlive_file_limits();
-    let (prepared, untold) = prepared(args, &inputs.policy, &program);
+    let (mut prepared, untold) = prepared(args, &inputs.policy, &program);
     let started = Instant::now();
     let (path, arguments) = program.command(&args.program);
     let child = match Child::start(&path, &arguments, &prepared.environment) {
@@ -330,6 +344,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     prepare::clear();
     let watched = watch(child, &inputs.policy, prepared.run);
     let exit = watched.exit;
+    drop(prepared.judge.take());
     finish::finish(args, inputs, &program, prepared, watched, started.elapsed());
     Ok(child::end_as(exit))
 }
@@ -342,25 +357,26 @@ fn prepared(
     program: &Program,
 ) -> (prepare::Prepared, Option<String>) {
     let mut untold = None;
-    let library = match args.threads {
-        Threads::Kernel => None,
-        Threads::User => match user::may_be(&args.program) {
-            Ok(library) => Some(library),
-            Err(why) if program.image.is_none() || program.missing_interpreter().is_some() => {
-                untold = Some(why);
-                None
-            }
-            Err(why) => {
-                tell_refusal(&why);
-                None
-            }
-        },
+    let (library, refusal) = match args.threads {
+        Threads::Kernel => (None, None),
+        Threads::User => {
+            let (refusal, library) = (user::refusal(&args.program), user::library());
+            (library.as_ref().ok().cloned(), refusal.or(library.err()))
+        }
     };
-    let mut prepared = prepare::prepare(args, policy, program);
+    let is_user = library.is_some() && refusal.is_none();
+    if let Some(why) = refusal {
+        if program.image.is_none() || program.missing_interpreter().is_some() {
+            untold = Some(why);
+        } else {
+            tell_refusal(&why);
+        }
+    }
+    let mut prepared = prepare::prepare(args, policy, program, library.clone());
     if args.workers.is_some() && args.threads == Threads::Kernel {
         prepared.notes.push("--workers means nothing without --threads user".to_owned());
     }
-    if let Some(library) = library {
+    if let Some(library) = library.filter(|_| is_user) {
         user::add(&mut prepared, library, args.workers);
     }
     (prepared, untold)
@@ -453,40 +469,4 @@ fn watch(mut child: Child, policy: &Policy, run: Option<u64>) -> Watched {
         collector.finish();
     }
     Watched { pid: child.pid, exit, collector, mediator, troubles }
-}
-
-/// The CPU Mediator: from the start where the policy names time-critical threads, else from the
-/// moment on that the program was seen to have some. It looks more often than the collector does.
-struct Mediation<'a> {
-    pid: i32,
-    policy: &'a Policy,
-    mediator: Option<Mediator>,
-    has_failed: bool,
-}
-
-impl<'a> Mediation<'a> {
-    fn new(pid: i32, policy: &'a Policy) -> Mediation<'a> {
-        Mediation { pid, policy, mediator: None, has_failed: false }
-    }
-
-    /// The time until the next step, if there is one.
-    fn step(&mut self, wanted: bool, troubles: &mut Vec<String>) -> Option<Duration> {
-        if wanted && self.mediator.is_none() && !self.has_failed {
-            match Mediator::new(self.pid, self.policy) {
-                Ok(mediator) => self.mediator = Some(mediator),
-                Err(error) => {
-                    self.has_failed = true;
-                    troubles.push(format!("CPU Mediator: not possible: {error}"));
-                }
-            }
-        }
-        Some(self.mediator.as_mut()?.step())
-    }
-
-    /// Gives every thread back what it had.
-    fn finish(mut self) -> Option<heddle_preload::mediator::Report> {
-        let mut mediator = self.mediator.take()?;
-        mediator.finish();
-        Some(mediator.report())
-    }
 }

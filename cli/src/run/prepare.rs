@@ -18,6 +18,7 @@ use heddle_preload::policy::{Pattern, Policy, ThreadRule};
 use heddle_preload::profile::{Executable, Row, Store};
 use heddle_record::{TABLE_AGE_MAX, TABLES_MAX, process};
 
+use super::judge::Judge;
 use super::program::Program;
 use super::{Args, Stacks, collect};
 use crate::symbols::image::Image;
@@ -41,6 +42,8 @@ pub struct Prepared {
     pub notes: Vec<String>,
     /// Kinds whose stacks have their size from the policy.
     pub said: Vec<Key>,
+    /// Answers for programs that the run's processes start.
+    pub judge: Option<Judge>,
     file: Option<PathBuf>,
 }
 
@@ -65,7 +68,8 @@ fn is_nearly_full() -> bool {
     rustix::fs::statvfs(FOLDERS[0]).is_ok_and(|it| it.f_bavail < it.f_blocks / 4)
 }
 
-pub fn prepare(args: &Args, policy: &Policy, program: &Program) -> Prepared {
+/// `user` is the library that makes user-level threads, where programs may get it.
+pub fn prepare(args: &Args, policy: &Policy, program: &Program, user: Option<PathBuf>) -> Prepared {
     if is_nearly_full() {
         clear();
     }
@@ -74,6 +78,7 @@ pub fn prepare(args: &Args, policy: &Policy, program: &Program) -> Prepared {
         environment: Vec::new(),
         notes: Vec::new(),
         said: Vec::new(),
+        judge: None,
         file: None,
     };
     let library = match library::directory() {
@@ -98,10 +103,19 @@ pub fn prepare(args: &Args, policy: &Policy, program: &Program) -> Prepared {
     let finder = finder(&path);
     let mut plan = make_plan(args, policy, &path, &finder, &mut prepared.notes);
     plan.mediated = true;
+    plan.user = user.map(|library| plan::User { library, workers: args.workers });
     let is_said = |rule: &&plan::Rule| rule.stack.is_some_and(|it| it.forced);
     prepared.said = plan.rules.iter().filter(is_said).map(|rule| rule.key).collect();
     match write(&plan) {
         Ok(file) => {
+            if plan.user.is_some() {
+                match Judge::start(&file) {
+                    Ok(judge) => prepared.judge = Some(judge),
+                    Err(error) => prepared
+                        .notes
+                        .push(format!("what the program starts runs on kernel threads: {error}")),
+                }
+            }
             prepared.run = Some(plan.run);
             let preload = joined(finder.first_library(), &preload, plan.preload.as_deref());
             prepared.environment =
@@ -168,7 +182,9 @@ fn how(trampoline: Trampoline) -> plan::Trampoline {
 
 /// The files to search: the program's, and those that its children are likely to use.
 fn finder(path: &Path) -> Finder {
-    let mut images = Image::open(path).map(needed).unwrap_or_default();
+    let library_path = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let images = Image::open(path).map(|program| needed(program, &library_path));
+    let mut images = images.unwrap_or_default();
     // The launcher of a Java program opens the machine itself, which is beside it.
     if path.file_name() == Some("java".as_ref())
         && let Some(home) = path.parent().and_then(Path::parent)

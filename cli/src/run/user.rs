@@ -40,20 +40,18 @@ fn joined(library: OsString, others: Option<&OsStr>) -> OsString {
     parts.into_iter().flatten().collect::<Vec<_>>().join(OsStr::new(":"))
 }
 
-/// Whether the program can be run so: the library that does it.
-///
-/// # Errors
-/// Why it cannot.
-pub fn may_be(words: &[OsString]) -> Result<PathBuf, String> {
-    let findings = userlevel::judge(words, Purpose::Start);
-    if let Some(finding) = findings.into_iter().find(|finding| !finding.fits) {
-        return Err(format!("{}: {}", finding.name, finding.why));
-    }
-    library()
+/// Why the program cannot be run so, if it cannot.
+pub fn refusal(words: &[OsString]) -> Option<String> {
+    let mut findings = userlevel::judge(words, Purpose::Start).into_iter();
+    let finding = findings.find(|finding| !finding.fits)?;
+    Some(format!("{}: {}", finding.name, finding.why))
 }
 
 /// The library's file.
-fn library() -> Result<PathBuf, String> {
+///
+/// # Errors
+/// Why there is none to use.
+pub fn library() -> Result<PathBuf, String> {
     let own = std::env::current_exe().map_err(|error| format!("this command's file: {error}"))?;
     let folder = own.parent().unwrap_or(Path::new("/"));
     let paths = FOLDERS.map(|it| folder.join(it).join(FILE_NAME));

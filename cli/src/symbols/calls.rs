@@ -148,7 +148,7 @@ mod tests {
     fn this_program_creates_threads_and_the_c_library_does_not_ask_for_it() {
         let own = Image::open(&std::env::current_exe().expect("a path")).expect("an ELF file");
         assert!(creates_threads(&own));
-        let images = super::super::needed(own);
+        let images = super::super::needed(own, std::ffi::OsStr::new(""));
         let libc = images.iter().find(|it| it.path.ends_with("libc.so.6"));
         assert!(!creates_threads(libc.expect("the C library")));
     }

@@ -23,9 +23,10 @@ const CACHE_BYTES_MAX: u64 = 64 << 20;
 const CACHE_HEADER: usize = 48;
 const CACHE_ENTRY: usize = 24;
 
-/// The program and what it needs, each once, in the order of loading.
-pub fn needed(program: Image) -> Vec<Image> {
-    let mut search = Search::new(&program);
+/// The program and what it needs, each once, in the order of loading. `library_path` is what it
+/// will find as LD_LIBRARY_PATH.
+pub fn needed(program: Image, library_path: &OsStr) -> Vec<Image> {
+    let mut search = Search::new(&program, library_path);
     let mut images = vec![program];
     let mut next = 0;
     while next < images.len() && images.len() < IMAGES_MAX {
@@ -52,8 +53,7 @@ struct Search {
 }
 
 impl Search {
-    fn new(program: &Image) -> Search {
-        let library_path = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    fn new(program: &Image, library_path: &OsStr) -> Search {
         let split = |byte: &u8| matches!(byte, b':' | b';');
         let folders = library_path.as_bytes().split(split).filter(|part| !part.is_empty());
         Search {
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn this_program_needs_the_c_library() {
         let own = Image::open(&std::env::current_exe().expect("a path")).expect("an ELF file");
-        let images = needed(own);
+        let images = needed(own, OsStr::new(""));
         let libc = images.iter().find(|it| it.path.to_string_lossy().contains("libc.so"));
         let libc = libc.expect("the C library");
         let mut has_it = false;

@@ -5,6 +5,7 @@
 //! symbol, a section), never by the program's name.
 
 use std::cell::OnceCell;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
@@ -12,7 +13,7 @@ use std::path::Path;
 use object::read::elf::Sym;
 use object::{Object, ObjectSection, elf};
 
-use super::{Finding, Purpose, library};
+use super::{Finding, Purpose, library, makers};
 use crate::symbols::image::{Head, Image};
 
 /// The machine that this heddle is built for.
@@ -147,9 +148,9 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// `images` begins with the program.
-    pub fn new(images: Vec<Image>, is_by_loader: bool) -> Loaded {
-        let list = std::env::var("LD_PRELOAD").unwrap_or_default();
+    /// `images` begins with the program; `preload` is what it will find as LD_PRELOAD.
+    pub fn new(images: Vec<Image>, preload: &OsStr, is_by_loader: bool) -> Loaded {
+        let list = preload.to_string_lossy();
         let paths = list.split([':', ' ']).filter(|path| !path.is_empty());
         let preloaded = paths.map(str::to_owned).collect();
         Loaded { images, preloaded, is_by_loader, symbols: OnceCell::new() }
@@ -157,6 +158,17 @@ impl Loaded {
 
     fn program(&self) -> Option<&Image> {
         self.images.first()
+    }
+
+    /// Whether it may make threads of the C library's, as far as its files tell.
+    pub fn may_make_threads(&self) -> bool {
+        let is_static = self.program().is_some_and(|image| image.head.is_static());
+        if is_static { self.is_go() } else { makers::are_among(&self.images) }
+    }
+
+    /// The files that were looked at.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.images.iter().map(|image| &*image.path)
     }
 
     /// The file of glibc that it is loaded with, if that is known.
@@ -314,7 +326,7 @@ impl Loaded {
 }
 
 /// Whether what begins here is this name, with the zero byte behind it.
-fn is_name(at: &[u8], name: &str) -> bool {
+pub fn is_name(at: &[u8], name: &str) -> bool {
     at.first() == name.as_bytes().first()
         && at.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.first() == Some(&0))
 }

@@ -6,20 +6,24 @@
 //! Invariant: nothing of the program is run and nothing in the files is trusted; a file that can't
 //! be read or makes no sense is a finding against the program.
 
+mod exec;
 mod image;
+mod inherited;
 mod library;
+mod makers;
 mod script;
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::PathBuf;
 
-use rustix::process::{Resource, getrlimit};
-
 use crate::run::program::{Missing, Program};
 use crate::symbols::image::Image;
 use crate::symbols::needed;
 use image::Loaded;
+
+pub use exec::{Verdict, at_exec};
+pub use inherited::Inherited;
 
 /// Below this the main thread's stack has too little room beside the program for what heddle does
 /// there: making threads, waiting, handlers of signals.
@@ -66,7 +70,11 @@ pub fn judge(words: &[OsString], purpose: Purpose) -> Vec<Finding> {
     let Some(last) = chain.programs.last() else { return findings };
     match &last.image {
         None => findings.push(no_program(last)),
-        Some(image) => of_image(last, image, purpose, &mut findings),
+        Some(image) => {
+            let inherited = Inherited::own();
+            let loaded = load(last, image, &inherited);
+            of_image(last, image, loaded.as_ref(), &inherited, purpose, &mut findings);
+        }
     }
     findings
 }
@@ -121,21 +129,34 @@ fn no_program(program: &Program) -> Finding {
     Finding::bad("format", "unknown", why)
 }
 
-fn of_image(program: &Program, image: &Image, purpose: Purpose, findings: &mut Vec<Finding>) {
+/// What the loader would take together; `None`: the program's file has gone.
+fn load(program: &Program, image: &Image, inherited: &Inherited) -> Option<Loaded> {
+    // Opened anew: the list of what is loaded begins with the program.
+    let again = Image::open(&image.path).ok()?;
+    let images = needed(again, &inherited.library_path);
+    Some(Loaded::new(images, &inherited.preload, program.is_by_loader))
+}
+
+fn of_image(
+    program: &Program,
+    image: &Image,
+    loaded: Option<&Loaded>,
+    inherited: &Inherited,
+    purpose: Purpose,
+    findings: &mut Vec<Finding>,
+) {
     let machine = image::machine(&image.head);
     // Another machine's loader is no surprise.
     let missing = missing_interpreter(program).filter(|_| machine.fits);
     findings.push(machine);
     findings.push(image::linking(&image.head));
     findings.push(privileges(program));
-    findings.push(address_space());
-    findings.push(main_stack());
+    findings.push(address_space(inherited));
+    findings.push(main_stack(inherited));
     if let Some(finding) = missing {
         return findings.push(finding);
     }
-    // Opened anew: the list of what is loaded begins with the program.
-    let Ok(again) = Image::open(&image.path) else { return findings.push(no_program(program)) };
-    let loaded = Loaded::new(needed(again), program.is_by_loader);
+    let Some(loaded) = loaded else { return findings.push(no_program(program)) };
     // These files are open: where there is no room for one more, some of them are missing.
     if let Err(error) = File::open(&image.path) {
         return findings.push(Finding::bad("files", "not all read", error.to_string()));
@@ -153,12 +174,11 @@ fn of_image(program: &Program, image: &Image, purpose: Purpose, findings: &mut V
     findings.push(library::test(loaded.c_library_path()));
 }
 
-/// What the program would inherit. The kernel counts what may be written as data, used or not.
-fn address_space() -> Finding {
+/// The kernel counts what may be written as data, used or not.
+fn address_space(inherited: &Inherited) -> Finding {
     let name = "address space";
-    let limits = [(Resource::As, "RLIMIT_AS"), (Resource::Data, "RLIMIT_DATA")];
-    let mut limited =
-        limits.iter().filter_map(|&(kind, word)| Some((getrlimit(kind).current?, word)));
+    let limits = [(inherited.address_space, "RLIMIT_AS"), (inherited.data, "RLIMIT_DATA")];
+    let mut limited = limits.iter().filter_map(|&(limit, word)| Some((limit?, word)));
     match limited.next() {
         None => Finding::good(name, "unlimited", "stacks can be reserved ahead"),
         Some((bytes, word)) => Finding::bad(
@@ -171,9 +191,9 @@ fn address_space() -> Finding {
     }
 }
 
-fn main_stack() -> Finding {
+fn main_stack(inherited: &Inherited) -> Finding {
     let name = "main stack";
-    match getrlimit(Resource::Stack).current {
+    match inherited.stack {
         Some(bytes) if bytes < MAIN_STACK_BYTES_MIN => Finding::bad(
             name,
             format!("{} KiB", bytes >> 10),

@@ -17,8 +17,8 @@
 
 #include <linux/types.h>
 
-/* The bytes "HEDPLAN1" as a little-endian number; the digit is the format's version. */
-#define HEDDLE_PLAN_MAGIC 0x314e414c50444548ULL
+/* The bytes "HEDPLAN2" as a little-endian number; the digit is the format's version. */
+#define HEDDLE_PLAN_MAGIC 0x324e414c50444548ULL
 #define HEDDLE_PLAN_BYTES_MAX (16u << 20)
 #define HEDDLE_BUILD_ID_MAX 32
 
@@ -51,6 +51,9 @@ struct heddle_plan {
 	__u32 preload; /* offset in the texts: LD_PRELOAD as it was before, for the program to see */
 	__u32 flags_program; /* HEDDLE_PROGRAM_* */
 	__u32 filters; /* on system calls, that `heddle run` itself is under */
+	__u32 user; /* offset in the texts: the library that makes threads user-level ones, for
+		     * programs that the run's processes become and start; empty: for none of them */
+	__u32 workers; /* that it is told of, 0 none */
 };
 
 /* heddle_plan.flags_program */
@@ -105,8 +108,26 @@ struct heddle_name_rule {
 	__u8 category;
 };
 
+/* What a process asks `heddle run` before it becomes a program or starts one: whether the library
+ * that makes user-level threads is to be in it. The socket's name is the plan's path, in the
+ * abstract namespace; the question goes there in one piece, and the answer is a byte, 0 or 1.
+ * Behind this come three texts, NUL-ended: the program's absolute path, and LD_PRELOAD and
+ * LD_LIBRARY_PATH of the environment that it gets. */
+struct heddle_question {
+	__u32 bytes; /* of the texts */
+	__u32 unused;
+	__u64 device; /* of the program's file */
+	__u64 inode;
+	__u64 address_space; /* RLIMIT_AS */
+	__u64 data;	     /* RLIMIT_DATA */
+	__u64 stack;	     /* RLIMIT_STACK */
+};
+
+#define HEDDLE_QUESTION_BYTES_MAX (64u << 10) /* of the texts */
+
 #ifndef __cplusplus
-_Static_assert(sizeof(struct heddle_plan) == 64, "the same on every machine");
+_Static_assert(sizeof(struct heddle_question) == 48, "the same on every machine");
+_Static_assert(sizeof(struct heddle_plan) == 72, "the same on every machine");
 _Static_assert(sizeof(struct heddle_where) == 48, "the same on every machine");
 _Static_assert(sizeof(struct heddle_rule) == 128, "the same on every machine");
 _Static_assert(sizeof(struct heddle_name_rule) == 16, "the same on every machine");

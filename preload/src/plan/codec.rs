@@ -8,6 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::mem::offset_of;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
 
 use heddle_record::{Category, Class, Group};
 
@@ -16,7 +17,7 @@ use super::layout::{
     PROGRAM_HAD_PRELOAD, RULE_ATTRIBUTES, RULE_FORCED, RULE_REFINED, RULE_SIZE, RULE_STACK,
     RULE_TRAMPOLINE, RawNameRule, RawPlan, RawRule, RawWhere, WHERE_SIZE,
 };
-use super::{NameRule, Plan, RULES_MAX, Rule, StackRule, Stacks, Trampoline};
+use super::{NameRule, Plan, RULES_MAX, Rule, StackRule, Stacks, Trampoline, User};
 use crate::key::{BUILD_ID_MAX, BuildId, Key, Module, Where};
 use crate::policy::{Attributes, Pattern, Zones};
 
@@ -103,6 +104,8 @@ pub(super) fn encode(plan: &Plan) -> Result<Vec<u8>, Error> {
         put_name_rule(&mut out, names_offset + index * NAME_RULE_SIZE, rule, &mut texts)?;
     }
     let preload = texts.keep(plan.preload.as_deref().unwrap_or_default())?;
+    let library = plan.user.as_ref().map(|user| user.library.as_os_str());
+    let user = texts.keep(library.unwrap_or_default())?;
     let bytes = texts_offset + texts.area.len();
     too_large(bytes)?;
     // All below BYTES_MAX.
@@ -114,6 +117,7 @@ pub(super) fn encode(plan: &Plan) -> Result<Vec<u8>, Error> {
         (offset_of!(RawPlan, names_offset), names_offset as u32),
         (offset_of!(RawPlan, texts_offset), texts_offset as u32),
         (offset_of!(RawPlan, preload), preload),
+        (offset_of!(RawPlan, user), user),
     ];
     for (offset, number) in numbers {
         out.put_u32(offset, number);
@@ -138,6 +142,8 @@ fn put_header(out: &mut Bytes, plan: &Plan) {
     out.put(offset_of!(RawPlan, stacks), &bytes);
     out.put_u32(offset_of!(RawPlan, flags_program), program);
     out.put_u32(offset_of!(RawPlan, filters), plan.filters);
+    let workers = plan.user.as_ref().and_then(|user| user.workers).unwrap_or_default();
+    out.put_u32(offset_of!(RawPlan, workers), workers.into());
 }
 
 fn put_rule(out: &mut Bytes, at: usize, rule: &Rule, texts: &mut Texts) -> Result<(), Error> {
@@ -301,9 +307,20 @@ fn read_header(view: &View, rules: Vec<Rule>, names: Vec<NameRule>) -> Result<Pl
         filters: view.u32(offset_of!(RawPlan, filters)),
         preload: (program & PROGRAM_HAD_PRELOAD != 0)
             .then(|| OsString::from_vec(preload.to_owned())),
+        user: read_user(view)?,
         rules,
         names,
     })
+}
+
+fn read_user(view: &View) -> Result<Option<User>, Error> {
+    let library = view.text("user", view.u32(offset_of!(RawPlan, user)))?;
+    let workers = view.u32(offset_of!(RawPlan, workers));
+    let workers = u16::try_from(workers).map_err(|_| Error::Field { field: "workers" })?;
+    check(workers == 0 || !library.is_empty(), "workers")?;
+    let library = PathBuf::from(OsString::from_vec(library.to_owned()));
+    let workers = (workers != 0).then_some(workers);
+    Ok((!library.as_os_str().is_empty()).then_some(User { library, workers }))
 }
 
 fn read_rule(view: &View, at: usize) -> Result<Rule, Error> {

@@ -4,8 +4,8 @@
 
 use crate::key::BUILD_ID_MAX;
 
-/// The bytes "HEDPLAN1"; the digit is the format's version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"HEDPLAN1");
+/// The bytes "HEDPLAN2"; the digit is the format's version.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"HEDPLAN2");
 /// Most bytes of a plan.
 pub const BYTES_MAX: usize = 16 << 20;
 
@@ -50,6 +50,21 @@ pub struct RawPlan {
     pub preload: u32,
     pub flags_program: u32,
     pub filters: u32,
+    pub user: u32,
+    pub workers: u32,
+}
+
+/// `struct heddle_question`: about a program that is about to start.
+#[repr(C)]
+#[expect(missing_docs, reason = "described in plan.h")]
+pub struct RawQuestion {
+    pub bytes: u32,
+    pub unused: u32,
+    pub device: u64,
+    pub inode: u64,
+    pub address_space: u64,
+    pub data: u64,
+    pub stack: u64,
 }
 
 /// `struct heddle_where`: a place in a module.
@@ -94,6 +109,10 @@ pub struct RawNameRule {
 
 /// Bytes of the header.
 pub const HEADER_SIZE: usize = size_of::<RawPlan>();
+/// Bytes of a question, without its texts.
+pub const QUESTION_SIZE: usize = size_of::<RawQuestion>();
+/// Most bytes of its texts.
+pub const QUESTION_BYTES_MAX: usize = 64 << 10;
 /// Bytes of a place.
 pub const WHERE_SIZE: usize = size_of::<RawWhere>();
 /// Bytes of a rule.
@@ -126,7 +145,15 @@ pub const STRUCTURES: &[(&str, usize, &[FieldPlace])] = &[
             "stacks" stacks, "low" low, "high" high, "unused" unused, "rules" rules,
             "rules_offset" rules_offset, "names" names, "names_offset" names_offset,
             "texts_offset" texts_offset, "preload" preload, "flags_program" flags_program,
-            "filters" filters,
+            "filters" filters, "user" user, "workers" workers,
+        },
+    ),
+    (
+        "heddle_question",
+        QUESTION_SIZE,
+        places! { RawQuestion:
+            "bytes" bytes, "unused" unused, "device" device, "inode" inode,
+            "address_space" address_space, "data" data, "stack" stack,
         },
     ),
     (

@@ -11,18 +11,20 @@
 
 mod codec;
 pub mod layout;
+mod question;
 mod rules;
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::key::Key;
 use crate::policy::{Attributes, Pattern, Policy, Zones};
 
 pub use codec::Error;
+pub use question::Question;
 pub use rules::{RULES_MAX, Rules};
 
 /// What happens to the sizes of stacks.
@@ -109,6 +111,16 @@ pub struct NameRule {
     pub attributes: Attributes,
 }
 
+/// What it takes to have user-level threads in a program that a process of the run becomes, or
+/// starts.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct User {
+    /// The library that makes them.
+    pub library: PathBuf,
+    /// Kernel threads that are to run them, if that was said.
+    pub workers: Option<u16>,
+}
+
 /// What a run tells its processes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Plan {
@@ -130,6 +142,8 @@ pub struct Plan {
     pub filters: u32,
     /// LD_PRELOAD as it was before, for the program to see; `None` if it was not set.
     pub preload: Option<OsString>,
+    /// Programs may get user-level threads: `heddle run` is asked about each; `None`: none do.
+    pub user: Option<User>,
     /// By what starts threads; [`Rules::finish`] makes them.
     pub rules: Vec<Rule>,
     /// By the names of threads, the first that fits holds; see [`name_rules`].
@@ -149,6 +163,7 @@ impl Plan {
             quiet: false,
             filters: 0,
             preload: None,
+            user: None,
             rules: Vec::new(),
             names: Vec::new(),
         }
