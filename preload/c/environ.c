@@ -32,6 +32,8 @@ static const char plan_name[] = "HEDDLE_PLAN=";
 static const char workers_name[] = "HEDDLE_RUN_WORKERS=";
 /* Of a 32-bit number. */
 #define DIGITS_MAX 10
+/* A longer command might be too long for the kernel with its quotes. */
+#define JUDGED_COMMAND_MAX 16384
 
 /* Our part of LD_PRELOAD, as it was written: with $LIB for the loader to replace. */
 static char own_part[VALUE_MAX];
@@ -255,7 +257,7 @@ void environment_command(char *out, const char *command)
 	out = stpcpy(out, "${LD_PRELOAD:+:$LD_PRELOAD} HEDDLE_PLAN=");
 	out = quote(out, plan_entry + strlen(plan_name));
 	out = stpcpy(out, "; export LD_PRELOAD HEDDLE_PLAN; ");
-	if (programs_are_judged())
+	if (programs_are_judged() && strlen(command) <= JUDGED_COMMAND_MAX)
 		strcpy(quote(stpcpy(out, "exec /bin/sh -c -- "), command), " sh");
 	else
 		strcpy(out, command);
