@@ -45,8 +45,9 @@ void environment_unmap(void *memory, size_t room)
 #define WITH_ENVIRONMENT(given, judged, call)                                                      \
 	do {                                                                                       \
 		char *const *changed = (given);                                                    \
+		const bool is_user = environment_follows() && (judged);                            \
+		/* The question takes a while. */                                                  \
 		const bool follows = environment_follows();                                        \
-		const bool is_user = follows && (judged);                                          \
 		const size_t room = follows ? environment_room(changed, is_user) : 0;              \
 		void *memory = room ? ENVIRONMENT_MEMORY(room) : NULL;                             \
 		if (memory)                                                                        \
@@ -163,12 +164,6 @@ EXPORT int execle(const char *path, const char *first, ...)
 	     REAL(execve)(path, arguments, changed));
 }
 
-/* Whether a name means the same once the child has done these actions: it may go elsewhere. */
-static bool is_same_after(const posix_spawn_file_actions_t *actions, const char *name)
-{
-	return !actions || name[0] == '/' || !strchr(name, '/');
-}
-
 EXPORT int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
 		       const posix_spawnattr_t *attributes, char *const arguments[],
 		       char *const environment[])
@@ -176,7 +171,7 @@ EXPORT int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_acti
 	int result;
 
 	WITH_ENVIRONMENT(
-		environment, judge_path(AT_FDCWD, path, changed) && is_same_after(actions, path),
+		environment, judge_spawned(path, false, actions, changed),
 		result = REAL(posix_spawn)(pid, path, actions, attributes, arguments, changed));
 	return result;
 }
@@ -188,7 +183,7 @@ EXPORT int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_act
 	int result;
 
 	WITH_ENVIRONMENT(
-		environment, judge_name(file, changed) && is_same_after(actions, file),
+		environment, judge_spawned(file, true, actions, changed),
 		result = REAL(posix_spawnp)(pid, file, actions, attributes, arguments, changed));
 	return result;
 }

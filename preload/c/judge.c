@@ -28,13 +28,13 @@
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 /* The threads of a 32-bit program are kernel threads, and so are those of what it starts. */
 #if UINTPTR_MAX > UINT32_MAX
 
 #define ANSWER_SECONDS_MAX 2
-#define INTERRUPTS_MAX 16
 /* Where execvp looks if there is no PATH. */
 #define PATH_DEFAULT "/bin:/usr/bin"
 
@@ -48,10 +48,11 @@ struct judge {
 	char link[PATH_MAX]; /* a folder's path */
 };
 
-/* The kernel reads the name first: to refuse one that lies nowhere is its business. */
+/* The kernel reads the name first: to refuse one that lies nowhere is its business. Of none it may
+ * take the descriptor. */
 static bool look_at(struct judge *it, int folder, const char *path)
 {
-	return CALL(SYS_newfstatat, folder, path, &it->file, AT_EMPTY_PATH) == 0 &&
+	return path && CALL(SYS_newfstatat, folder, path, &it->file, AT_EMPTY_PATH) == 0 &&
 	       S_ISREG(it->file.st_mode);
 }
 
@@ -93,8 +94,9 @@ static bool locate(struct judge *it, int folder, const char *path)
 	return true;
 }
 
-/* As execvp(): the first file in a folder of PATH that may be run. */
-static bool search(struct judge *it, const char *file)
+/* As execvp(): the first file in a folder of PATH that may be run. `moves`: whoever searches may
+ * have gone elsewhere by then. */
+static bool search(struct judge *it, const char *file, bool moves)
 {
 	const char *folders = getenv("PATH");
 
@@ -103,6 +105,8 @@ static bool search(struct judge *it, const char *file)
 	for (;;) {
 		const size_t length = strcspn(folders, ":");
 
+		if (moves && folders[0] != '/')
+			return false;
 		if (length + strlen(file) + 2 <= PATH_MAX) {
 			char *end = mempcpy(it->name, folders, length);
 
@@ -118,6 +122,27 @@ static bool search(struct judge *it, const char *file)
 			return false;
 		folders += length + 1;
 	}
+}
+
+/* Whether a filter looks at this thread's system calls, whoever has set it. What is called for that
+ * the start of a program calls, too. */
+static bool is_filtered(struct judge *it)
+{
+	static const char word[] = "\nSeccomp:\t";
+	const int file = (int)CALL(SYS_openat, AT_FDCWD, "/proc/thread-self/status",
+				   (long)(O_RDONLY | O_CLOEXEC));
+	const char *found = NULL;
+	long length;
+
+	if (file < 0)
+		return true;
+	length = CALL(SYS_read, file, it->link, PATH_MAX - 1L);
+	CALL(SYS_close, file);
+	if (length > 0) {
+		it->link[length] = 0;
+		found = strstr(it->link, word);
+	}
+	return !found || found[strlen(word)] != '0';
 }
 
 static uint64_t limit_of(int resource)
@@ -156,6 +181,14 @@ static int connected(void)
 	return -1;
 }
 
+static int64_t seconds_now(void)
+{
+	struct timespec now = {0};
+
+	CALL(SYS_clock_gettime, (long)CLOCK_MONOTONIC, &now);
+	return now.tv_sec;
+}
+
 /* Sends the question with its texts; whether the answer is yes. */
 static bool is_allowed(struct judge *it, int file, char *const *environment)
 {
@@ -163,6 +196,7 @@ static bool is_allowed(struct judge *it, int file, char *const *environment)
 			       environment_value(environment, "LD_LIBRARY_PATH=")};
 	struct iovec pieces[4] = {{&it->question, sizeof(it->question)}};
 	struct msghdr message = {.msg_iov = pieces, .msg_iovlen = 4};
+	const int64_t end = seconds_now() + ANSWER_SECONDS_MAX;
 	size_t bytes = 0;
 	long got = -1;
 	char answer = 0;
@@ -179,11 +213,9 @@ static bool is_allowed(struct judge *it, int file, char *const *environment)
 	if (CALL(SYS_sendmsg, file, &message, MSG_NOSIGNAL) !=
 	    (long)(bytes + sizeof(it->question)))
 		return false;
-	for (int i = 0; i < INTERRUPTS_MAX && got < 0; i++) {
+	do
 		got = CALL(SYS_recvfrom, file, &answer, sizeof(answer), 0L, NULL, NULL);
-		if (got < 0 && errno != EINTR)
-			return false;
-	}
+	while (got < 0 && errno == EINTR && seconds_now() < end);
 	return got == 1 && answer == 1;
 }
 
@@ -213,8 +245,9 @@ static bool is_asked(void)
 	       CALL(SYS_faccessat, AT_FDCWD, plan_text(plan->user), (long)R_OK) == 0;
 }
 
-/* `folder` is for a path, as execveat() has it; without one the name is searched. */
-static bool judge(const int *folder, const char *name, char *const *environment)
+/* `folder` is for a path, as execveat() has it; without one the name is searched. `moves` is for
+ * that: see there. */
+static bool judge(const int *folder, const char *name, bool moves, char *const *environment)
 {
 	const int error = errno;
 	struct judge *it = is_asked() ? environment_map(sizeof(*it)) : NULL;
@@ -222,9 +255,9 @@ static bool judge(const int *folder, const char *name, char *const *environment)
 
 	if (it) {
 		const bool found = folder ? look_at(it, *folder, name) && locate(it, *folder, name)
-					  : search(it, name);
+					  : search(it, name, moves);
 
-		allowed = found && ask(it, environment);
+		allowed = found && !is_filtered(it) && ask(it, environment);
 		environment_unmap(it, sizeof(*it));
 	}
 	errno = error;
@@ -233,9 +266,9 @@ static bool judge(const int *folder, const char *name, char *const *environment)
 
 #else
 
-static bool judge(const int *folder, const char *name, char *const *environment)
+static bool judge(const int *folder, const char *name, bool moves, char *const *environment)
 {
-	(void)folder, (void)name, (void)environment;
+	(void)folder, (void)name, (void)moves, (void)environment;
 	return false;
 }
 
@@ -243,12 +276,22 @@ static bool judge(const int *folder, const char *name, char *const *environment)
 
 bool judge_path(int folder, const char *path, char *const *environment)
 {
-	return judge(&folder, path, environment);
+	return judge(&folder, path, false, environment);
 }
 
 bool judge_name(const char *file, char *const *environment)
 {
 	const int folder = AT_FDCWD;
 
-	return judge(strchr(file, '/') ? &folder : NULL, file, environment);
+	return judge(strchr(file, '/') ? &folder : NULL, file, false, environment);
+}
+
+bool judge_spawned(const char *name, bool is_searched, bool moves, char *const *environment)
+{
+	const int folder = AT_FDCWD;
+	const bool is_path = !is_searched || (name && strchr(name, '/'));
+
+	if (is_path && moves && name && name[0] != '/')
+		return false;
+	return judge(is_path ? &folder : NULL, name, moves, environment);
 }

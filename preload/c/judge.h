@@ -11,5 +11,7 @@
 bool judge_path(int folder, const char *path, char *const *environment);
 /* By its name, which is searched as execvp() does. */
 bool judge_name(const char *file, char *const *environment);
+/* As one of these, `is_searched`: the second. `moves`: the child may go elsewhere before. */
+bool judge_spawned(const char *name, bool is_searched, bool moves, char *const *environment);
 
 #endif

@@ -417,7 +417,7 @@ pub(crate) fn ready(thread: &'static Control) {
     if !is_here {
         worker.notify();
         if worker.in_place.load(Relaxed) {
-            return worker.runtime.wake_a_sleeper();
+            return worker.runtime.serve_elsewhere(worker);
         }
         // The monitor has others make room that come before it has looked again.
         if priority != 0 || worker.kept.load(Relaxed) && worker.kept.swap(false, Relaxed) {

@@ -10,16 +10,16 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use heddle_preload::plan::Question;
 use rustix::net::sockopt::socket_peercred;
@@ -27,10 +27,12 @@ use rustix::net::sockopt::socket_peercred;
 use super::tell;
 use crate::userlevel::{Inherited, Verdict, at_exec};
 
-/// A process that asks has its question ready.
-const QUESTION_TIME_MAX: Duration = Duration::from_secs(1);
+/// A process that asks has its question ready: it sends all of it at once.
+const QUESTION_TIME_MAX: Duration = Duration::from_millis(250);
+/// After a question that could not be taken in, for want of descriptors say.
+const PAUSE: Duration = Duration::from_millis(10);
 /// More kept judgements are of files that are gone, in the main.
-const KEPT_MAX: usize = 4096;
+const KEPT_MAX: usize = 512;
 
 /// The thread that answers, until this goes.
 pub struct Judge {
@@ -43,16 +45,17 @@ impl Judge {
         let address = SocketAddr::from_abstract_name(plan.as_os_str().as_bytes())?;
         let listener = UnixListener::bind_addr(&address)?;
         let has_ended = Arc::new(AtomicBool::new(false));
-        let ended = has_ended.clone();
+        let court = Arc::new(Court { has_ended: has_ended.clone(), known: Mutex::default() });
         let answer = move || {
-            let mut court = Court::default();
             for stream in listener.incoming() {
-                // ORDER: a hint; a question that comes at the same moment may be answered.
-                if ended.load(Ordering::Relaxed) {
+                if court.has_ended() {
                     return;
                 }
-                // One that went away while it waited has got its answer by that.
-                let _ = stream.and_then(|stream| court.hear(stream, &ended));
+                match stream {
+                    // One that went away while it waited has got its answer by that.
+                    Ok(stream) => _ = court.hear(stream),
+                    Err(_refused) => thread::sleep(PAUSE),
+                }
             }
         };
         thread::Builder::new().name("heddle-judge".to_owned()).spawn(answer)?;
@@ -66,6 +69,20 @@ impl Drop for Judge {
     }
 }
 
+/// Reads until a moment.
+struct Until<'a>(&'a UnixStream, Instant);
+
+impl Read for Until<'_> {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let left = self.1.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.0.set_read_timeout(Some(left))?;
+        self.0.read(room)
+    }
+}
+
 /// What tells that a file is the same, unchanged: device, inode, bytes, and when it was changed.
 type Identity = (u64, u64, u64, (i64, i64));
 
@@ -75,6 +92,7 @@ fn identity(path: &Path) -> Option<Identity> {
 }
 
 /// A verdict, and the files that it is about.
+#[derive(Clone)]
 struct Kept {
     verdict: Verdict,
     files: Vec<(PathBuf, Option<Identity>)>,
@@ -88,53 +106,86 @@ impl Kept {
 
 /// What was judged, and said.
 #[derive(Default)]
-struct Court {
+struct Known {
     kept: HashMap<Question, Kept>,
     said: HashSet<PathBuf>,
 }
 
+struct Court {
+    has_ended: Arc<AtomicBool>,
+    known: Mutex<Known>,
+}
+
 impl Court {
-    fn hear(&mut self, mut stream: UnixStream, ended: &AtomicBool) -> io::Result<()> {
+    /// A hint; a question that comes at the same moment may be answered.
+    fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Answers at once what is known; what is not is judged beside the other questions.
+    fn hear(self: &Arc<Court>, stream: UnixStream) -> io::Result<()> {
         let peer = socket_peercred(&stream)?;
         if peer.uid != rustix::process::geteuid() {
             return Ok(());
         }
-        stream.set_read_timeout(Some(QUESTION_TIME_MAX))?;
-        let question = Question::read(&mut stream)?;
-        let verdict = self.judge(&question);
-        if ended.load(Ordering::Relaxed) {
+        let question = Question::read(&mut Until(&stream, Instant::now() + QUESTION_TIME_MAX))?;
+        let here = fs::metadata(&question.path).map(|meta| (meta.dev(), meta.ino()));
+        // A process with a root, or with mounts, of its own may mean another file.
+        if here.ok() != Some(question.file) || !is_the_same_everywhere(&question) {
+            return self.answer(stream, &question, Verdict::Left);
+        }
+        let kept = self.known().kept.get(&question).filter(|kept| kept.holds()).cloned();
+        if let Some(kept) = kept {
+            return self.answer(stream, &question, kept.verdict);
+        }
+        let court = self.clone();
+        let judge = move || {
+            let verdict = court.judge(&question);
+            let _ = court.answer(stream, &question, verdict);
+        };
+        thread::Builder::new().name("heddle-judge".to_owned()).spawn(judge)?;
+        Ok(())
+    }
+
+    fn answer(
+        &self,
+        mut stream: UnixStream,
+        question: &Question,
+        verdict: Verdict,
+    ) -> io::Result<()> {
+        if self.has_ended() {
             return Ok(());
         }
         stream.write_all(&[u8::from(verdict == Verdict::User)])?;
         if let Verdict::Kernel(why) = verdict
-            && self.said.insert(question.path.clone())
+            && self.known().said.insert(question.path.clone())
         {
-            // Without what a path has of "." and doubled slashes.
+            // Without what a path has of "." and doubled slashes, and of what moves a terminal.
             let path: PathBuf = question.path.components().collect();
-            tell(&format!("{}: threads are kernel threads: {why}", path.display()));
+            let path = path.to_string_lossy().replace(char::is_control, "?");
+            tell(&format!("{path}: threads are kernel threads: {why}"));
         }
         Ok(())
     }
 
-    fn judge(&mut self, question: &Question) -> Verdict {
-        let here = fs::metadata(&question.path).map(|meta| (meta.dev(), meta.ino()));
-        // A process with a root, or with mounts, of its own may mean another file.
-        if here.ok() != Some(question.file) || !is_the_same_everywhere(question) {
-            return Verdict::Left;
-        }
-        if let Some(kept) = self.kept.get(question).filter(|kept| kept.holds()) {
-            return kept.verdict.clone();
-        }
+    fn judge(&self, question: &Question) -> Verdict {
         let (verdict, paths) = at_exec(&question.path, &Inherited::from(question));
+        // Where there was no room for a descriptor there may be later.
+        let Some(paths) = paths else { return verdict };
         let with_identity = |path: PathBuf| {
             let now = identity(&path);
             (path, now)
         };
         let files = paths.into_iter().map(with_identity).collect();
-        if self.kept.len() >= KEPT_MAX {
-            self.kept.clear();
+        let mut known = self.known();
+        if known.kept.len() >= KEPT_MAX {
+            *known = Known::default();
         }
-        self.kept.insert(question.clone(), Kept { verdict: verdict.clone(), files });
+        known.kept.insert(question.clone(), Kept { verdict: verdict.clone(), files });
         verdict
     }
 }

@@ -29,6 +29,9 @@ pub use inherited::Inherited;
 /// there: making threads, waiting, handlers of signals.
 const MAIN_STACK_BYTES_MIN: u64 = 256 << 10;
 
+/// The finding that some files could not be read.
+const FILES: &str = "files";
+
 /// One thing that was looked at.
 pub struct Finding {
     pub name: &'static str,
@@ -159,7 +162,7 @@ fn of_image(
     let Some(loaded) = loaded else { return findings.push(no_program(program)) };
     // These files are open: where there is no room for one more, some of them are missing.
     if let Err(error) = File::open(&image.path) {
-        return findings.push(Finding::bad("files", "not all read", error.to_string()));
+        return findings.push(Finding::bad(FILES, "not all read", error.to_string()));
     }
     findings.push(loaded.language());
     if image.head.is_static() {

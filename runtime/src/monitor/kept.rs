@@ -175,13 +175,8 @@ impl Watch {
         if worker.has_waiting_full() {
             worker.rescue();
         }
-        if !is_left(worker) {
-            return;
-        }
-        if self.runtime.lacks_workers() {
-            self.runtime.wake_a_sleeper();
-        } else {
-            self.runtime.give_away(worker);
+        if is_left(worker) {
+            self.runtime.serve_elsewhere(worker);
         }
     }
 }

@@ -87,6 +87,15 @@ impl Runtime {
         false
     }
 
+    /// Finds another worker for who is ready at `worker`, which waits for a disk.
+    pub fn serve_elsewhere(&'static self, worker: &'static Worker) {
+        if self.lacks_workers() {
+            self.wake_a_sleeper();
+        } else {
+            self.give_away(worker);
+        }
+    }
+
     /// Hands the threads of `surplus` that may move to a worker that runs: `surplus` is to rest, or
     /// is blocked in the kernel.
     pub fn give_away(&'static self, surplus: &'static Worker) {

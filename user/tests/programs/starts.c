@@ -25,7 +25,7 @@
 extern char **environ;
 
 static const char *own_path, *own_name, *own_folder;
-static const char *volatile nowhere = (const char *)8;
+static const char *volatile nowhere = (const char *)8, *volatile no_path;
 static char command[4096];
 
 /* A user-level thread's number is none of the kernel's. */
@@ -153,6 +153,7 @@ static void *fails(void *unused)
 	SAY(execv(own_path, large));
 	SAY(fexecve(900000, words, environ));
 	SAY(execveat(AT_FDCWD, own_path, words, environ, 1 << 30));
+	SAY(execveat(open(own_path, O_PATH | O_CLOEXEC), no_path, words, environ, AT_EMPTY_PATH));
 	SAY(execv(file("text\n", 0755), words));
 	SAY(execv(file("#!/no/interpreter\n", 0755), words));
 	SAY(execv(file("\177ELF", 0755), words));

@@ -167,8 +167,8 @@ fn aarch64(planner: &mut Planner) {
     // These start themselves or others as programs, which the emulator cannot, or look at the
     // memory of the process, which is mostly the emulator's.
     let record = integration_tests(planner.repo, "record", &["layout", "limits"]);
-    let mut not_here = vec!["decay", "full_memory", "gdb", "net_limits", "process", "reports"];
-    not_here.push("sync_priority");
+    let mut not_here = vec!["decay", "decay_caches", "full_memory", "gdb", "net_limits"];
+    not_here.extend(["process", "reports", "sync_priority"]);
     // These fork beside other threads: the emulator's own locks stay held in the child.
     not_here.extend(["lot_fork", "fork_light"]);
     // Of their own flags; and minutes of it.
