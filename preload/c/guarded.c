@@ -48,18 +48,23 @@ static size_t read_status(char *out, size_t room)
 	return used;
 }
 
-static uint32_t count_filters(void)
+uint32_t guarded_count(const char *status)
 {
 	static const char line[] = "\nSeccomp_filters:\t";
-	char text[STATUS_BYTES + 1];
+	const char *at = strstr(status, line);
 	uint32_t count = 0;
-	const char *at;
 
-	text[read_status(text, STATUS_BYTES)] = 0;
-	at = strstr(text, line);
 	for (at = at ? at + strlen(line) : ""; *at >= '0' && *at <= '9'; at++)
 		count = count * 10 + (uint32_t)(*at - '0');
 	return count;
+}
+
+static uint32_t count_filters(void)
+{
+	char text[STATUS_BYTES + 1];
+
+	text[read_status(text, STATUS_BYTES)] = 0;
+	return guarded_count(text);
 }
 
 void guarded_begin(void)

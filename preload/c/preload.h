@@ -464,6 +464,8 @@ void fault_thread_ends(struct thread *thread);
 
 void guarded_begin(void);
 void guarded_decide(bool is_in_run);
+/* The filters of a thread by its status, as /proc has it. */
+uint32_t guarded_count(const char *status);
 
 /* ---- environ.c */
 

@@ -102,6 +102,46 @@ fn one_that_cannot_says_why_once() {
 }
 
 #[test]
+fn below_a_filter_of_its_own_nothing_is_asked() {
+    if !can_run(&["cc", "sh"]) {
+        return;
+    }
+    let folder = folder("filtered");
+    built(&folder, "threads", &[]);
+    built(&folder, "filtered", &[]);
+    let filtered = output(quiet(&folder, &["./filtered", "socket", "./threads"]));
+    if filtered.status.code() == Some(2) {
+        return println!("skip: no filters on system calls here");
+    }
+    assert_eq!(said(&filtered).0, ON_KERNEL_THREADS, "{filtered:?}");
+    // As in a container: heddle is below the filter, too.
+    let mut guarded = Command::new(folder.join("filtered"));
+    guarded.args(["none".as_ref(), heddle().as_os_str()]).current_dir(&folder);
+    guarded.args(["run", "--threads", "user", "--report", "none", "--"]);
+    guarded.args(["sh", "-c", "exec ./threads"]).envs(common::drawn::said());
+    assert_eq!(said(&output(guarded)), (ON_USER_LEVEL_THREADS.to_owned(), String::new()));
+    fs::remove_dir_all(folder).expect("ours");
+}
+
+#[test]
+fn another_folders_program_is_not_judged_by_this_ones() {
+    if !can_run(&["cc"]) {
+        return;
+    }
+    let folder = folder("moves");
+    let threads = built(&folder, "threads", &[]);
+    built(&folder, "moves", &[]);
+    fs::create_dir(folder.join("other")).expect("ours");
+    fs::copy(&threads, folder.join("other/threads")).expect("a copy");
+    let whole = threads.to_str().expect("a name");
+    for (name, expected) in [("threads", ON_KERNEL_THREADS), (whole, ON_USER_LEVEL_THREADS)] {
+        let output = output(quiet(&folder, &["./moves", name, "other"]));
+        assert_eq!(said(&output), (expected.to_owned(), String::new()), "{name}");
+    }
+    fs::remove_dir_all(folder).expect("ours");
+}
+
+#[test]
 fn without_the_command_nobody_is_waited_for() {
     if !can_run(&["cc", "sh"]) {
         return;
