@@ -10,6 +10,7 @@
  * Invariant: `begun` goes from NOT over NOW to READY or NEVER; whoever moved it to NOW moves it on.
  */
 #define _GNU_SOURCE
+#include "guarded.h"
 #include "preload.h"
 
 #include <dlfcn.h>

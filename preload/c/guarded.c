@@ -15,6 +15,7 @@
  *   - Until it is known whose a filter is, only calls are made that the loader just made.
  */
 #define _GNU_SOURCE
+#include "guarded.h"
 #include "preload.h"
 
 #include <dlfcn.h>

@@ -14,6 +14,7 @@
 #define _GNU_SOURCE
 #include "judge.h"
 #include "environ.h"
+#include "guarded.h"
 #include "preload.h"
 
 #include <errno.h>

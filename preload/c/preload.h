@@ -460,13 +460,6 @@ void fault_thread_begins(struct thread *thread);
 /* When its start function has returned or was unwound. */
 void fault_thread_ends(struct thread *thread);
 
-/* ---- guarded.c */
-
-void guarded_begin(void);
-void guarded_decide(bool is_in_run);
-/* The filters of a thread by its status, as /proc has it. */
-uint32_t guarded_count(const char *status);
-
 /* ---- environ.c */
 
 /* Whether a run started this program. */
