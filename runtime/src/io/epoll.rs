@@ -74,10 +74,12 @@ struct Head {
     /// The first that waits for it alone.
     alone: *const Control,
     several: List,
+    /// Whether the kernel may tell of it: it was armed, and has not been told of since.
+    is_armed: bool,
 }
 
 impl Head {
-    const EMPTY: Head = Head { alone: ptr::null(), several: List::EMPTY };
+    const EMPTY: Head = Head { alone: ptr::null(), several: List::EMPTY, is_armed: false };
 
     fn is_empty(self) -> bool {
         self.alone.is_null() && self.several.is_empty()
@@ -199,7 +201,7 @@ impl Epoll {
             heads[fd as usize].alone = thread;
             self.waiting.fetch_add(1, Relaxed);
             let armed = match is_meant() {
-                true => self.arm(fd, heads[fd as usize]),
+                true => self.arm(fd, &mut heads[fd as usize]),
                 false => Err(rustix::io::Errno::BADF.into()),
             };
             if armed.is_err() {
@@ -244,7 +246,7 @@ impl Epoll {
         for node in part {
             let head = &mut heads[node.fd as usize];
             wait.link(node, &mut head.several);
-            match self.arm(node.fd, *head) {
+            match self.arm(node.fd, head) {
                 Err(error) if error.raw_os_error() != Some(libc::EPERM) => {
                     self.unlink(heads, wait.thread);
                     return Err(error);
@@ -256,7 +258,8 @@ impl Epoll {
     }
 
     /// Arms `fd` for all threads of its list.
-    fn arm(&self, fd: RawFd, head: Head) -> io::Result<()> {
+    fn arm(&self, fd: RawFd, head: &mut Head) -> io::Result<()> {
+        head.is_armed = true;
         let flags = head.waits().fold(EventFlags::ONESHOT, |flags, (_, events)| flags | events);
         // SAFETY: not negative; if it is not open, the kernel says so.
         let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
@@ -310,15 +313,18 @@ impl Epoll {
     /// last to close it might not be the one who ends the connection, nor anybody soon.
     pub fn end_waits(&self, worker: &'static Worker, fd: RawFd) {
         self.with(|heads| {
-            let head = usize::try_from(fd).ok().and_then(|index| heads.get(index));
+            let head = usize::try_from(fd).ok().and_then(|index| heads.get_mut(index));
             let Some(head) = head else { return };
+            let was_armed = core::mem::take(&mut head.is_armed);
             if !head.is_empty() {
                 self.wake(heads, worker, fd, ALWAYS);
             }
-            // SAFETY: not negative; if it is not open, the kernel says so.
-            let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
-            // Where nothing is armed the kernel refuses.
-            let _ = epoll::delete(&self.set, borrowed);
+            if was_armed {
+                // SAFETY: not negative; if it is not open, the kernel says so.
+                let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+                // Of another file at the number, or none, the set knows nothing.
+                let _ = epoll::delete(&self.set, borrowed);
+            }
         });
     }
 
@@ -360,8 +366,9 @@ impl Epoll {
     /// Makes the threads ready that waited for what has happened; arms for the others again.
     fn deliver(&self, worker: &'static Worker, fd: RawFd, flags: EventFlags) {
         self.with(|heads| {
+            heads[fd as usize].is_armed = false;
             self.wake(heads, worker, fd, flags);
-            let rest = heads[fd as usize];
+            let rest = &mut heads[fd as usize];
             if !rest.is_empty() && self.arm(fd, rest).is_err() {
                 // The descriptor is gone: whoever still waits finds out by trying.
                 self.wake(heads, worker, fd, ALWAYS);
@@ -371,7 +378,7 @@ impl Epoll {
 
     /// Makes the threads ready that wait for something of `flags` to happen to `fd`.
     fn wake(&self, heads: &mut [Head], worker: &'static Worker, fd: RawFd, flags: EventFlags) {
-        let Head { alone, several } = heads[fd as usize];
+        let Head { alone, several, .. } = heads[fd as usize];
         let mut end = |waiter: &'static Control| {
             self.unlink(heads, waiter);
             // A deadline that passes before the thread runs finds nothing to end.
@@ -466,6 +473,7 @@ mod tests {
             // SAFETY: the test's own descriptor, which is open.
             let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
             let data = EventData::new_u64(fd as u64);
+            self.with(|heads| heads[fd as usize].is_armed = true);
             Ok(epoll::add(&self.set, borrowed, data, EventFlags::IN | EventFlags::ONESHOT)?)
         }
     }

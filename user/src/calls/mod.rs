@@ -209,6 +209,9 @@ fn wait_ready_unless(
         let waiting = Waiting::begin(target.fd, interest);
         let is_meant = || waiting.is_meant();
         let ended = raw::wait_ready_while(target.fd, interest, deadline, is_meant);
+        if ended.is_err() {
+            waiting.leaves_it_armed();
+        }
         if let Some(trying) = target.after(waiting.done(), ended.map_err(Stop::from), always)? {
             return Ok(trying);
         }

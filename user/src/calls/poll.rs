@@ -161,6 +161,7 @@ fn wait_several(fds: &[pollfd], deadline: u64) -> Result<Tried> {
         let waiting = entries.iter().map(begin).collect::<Vec<_>>();
         let are_meant = || waiting.iter().all(Waiting::is_meant);
         let ended = raw::wait_several(&entries, deadline, are_meant).map_err(Stop::from);
+        waiting.iter().for_each(Waiting::leaves_it_armed);
         let (mut several, mut is_changed) = (Vec::with_capacity(waiting.len()), false);
         for (index, waiting) in waiting.into_iter().enumerate() {
             match waiting.done() {

@@ -12,6 +12,10 @@
 //! No copies are kept of disks' files, for whom nobody waits: to close one would drop the process's
 //! locks of the file.
 //!
+//! A wait that ended otherwise than by the file's event leaves it armed, for nobody. What was left
+//! so is taken out of the reactors' sets before the number is closed, as the kernel might hold the
+//! file for a worker's sleep (`heddle::raw::end_waits`).
+//!
 //! Invariant: between the end of a wait and the end of the try after it the number is not closed by
 //! these, unless that takes longer than [`PATIENCE_NS`].
 
@@ -20,6 +24,8 @@ mod counts;
 mod target;
 
 use core::ffi::c_int;
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::Relaxed;
 use std::os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
@@ -43,10 +49,16 @@ const PATIENCE_NS: u64 = 1_000_000_000;
 const NAP_NS: u64 = 50_000;
 
 static PLACES: [Counts; KNOWN] = [const { Counts::new() }; KNOWN];
+/// Whether the number may be armed for nobody.
+static LEFT: [AtomicBool; KNOWN] = [const { AtomicBool::new(false) }; KNOWN];
 static COPIES: Mutex<Copies> = Mutex::new(Copies::new());
 
 fn of(fd: c_int) -> Option<&'static Counts> {
     PLACES.get(usize::try_from(fd).ok()?)
+}
+
+fn is_left(fd: c_int) -> Option<&'static AtomicBool> {
+    LEFT.get(usize::try_from(fd).ok()?)
 }
 
 /// The lock is held for a few steps; by nobody who is preempted there.
@@ -85,6 +97,14 @@ impl Waiting {
         self.place.is_none_or(|place| place.is_meant(self.closed))
     }
 
+    /// The wait is over, and not by the file's event, as far as is known. Said before the thread
+    /// counts no more, so that who closes finds the one or the other.
+    pub fn leaves_it_armed(&self) {
+        if let Some(left) = is_left(self.fd).filter(|left| !left.load(Relaxed)) {
+            left.store(true, Relaxed);
+        }
+    }
+
     pub fn done(mut self) -> Done {
         let Some(place) = self.place.take() else { return Done::Trying(Trying(None)) };
         if place.done(self.unit, self.closed) {
@@ -96,9 +116,9 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        if let Some(place) = self.place
-            && !place.leave(self.unit, self.closed)
-        {
+        let Some(place) = self.place else { return };
+        self.leaves_it_armed();
+        if !place.leave(self.unit, self.closed) {
             drop(Kept::take(self.fd, self.closed));
         }
     }
@@ -148,14 +168,21 @@ impl Drop for Kept {
 /// Before the calling thread, of whatever kind, closes the number.
 #[inline]
 pub fn before_close(fd: c_int) {
-    if let Some(place) = of(fd).filter(|place| !place.are_none()) {
+    if let Some(place) = to_look_after(fd) {
         errno::kept(|| let_go_on(fd, place));
     }
 }
 
+/// Where somebody waits, or has left it armed.
+#[inline]
+fn to_look_after(fd: c_int) -> Option<&'static Counts> {
+    let left = || is_left(fd).is_some_and(|left| left.load(Relaxed));
+    of(fd).filter(|place| !place.are_none() || left())
+}
+
 /// Before it puts a copy of `fd` at the number, by `dup2` or `dup3`; one that fails closes nothing.
 pub fn before_copy(fd: c_int, number: c_int, flags: c_int) {
-    let Some(place) = of(number).filter(|place| !place.are_none()) else { return };
+    let Some(place) = to_look_after(number) else { return };
     errno::kept(|| {
         // SAFETY: no pointers.
         let is_open = || unsafe { libc::fcntl(fd, libc::F_GETFD) } != -1;
@@ -186,6 +213,9 @@ fn let_go_on(fd: c_int, place: &Counts) {
         let _ = raw::sleep_until(raw::now_ns() + NAP_NS);
     };
     offer.end(turned);
+    if is_left(fd).is_some_and(|left| left.swap(false, Relaxed)) && !turned {
+        raw::end_waits(fd);
+    }
 }
 
 /// What who closes a number keeps for those who wait for it.
