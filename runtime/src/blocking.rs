@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use crate::control::{Control, Outcome, WaitKind};
 use crate::deadlock::HELPERS_IDLE;
-use crate::sys::{clock, signals, task};
+use crate::sys::{clock, say, signals, task};
 use crate::{full, io, lot, sched, wait};
 
 pub(crate) use alone::InPlace;
@@ -302,7 +302,9 @@ where
 fn report_refusal(error: &std::io::Error) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        eprintln!("heddle: no kernel thread for heddle::blocking ({error}): it blocks its worker");
+        say::line(format_args!(
+            "heddle: no kernel thread for heddle::blocking ({error}): it blocks its worker"
+        ));
     });
 }
 

@@ -23,7 +23,7 @@ use crate::monitor::Monitor;
 use crate::nap::WAITING_MAX;
 use crate::stack::overflow;
 use crate::steward::Steward;
-use crate::sys::memory;
+use crate::sys::{memory, say};
 use crate::worker::Worker;
 use crate::{fork, full, table};
 
@@ -153,7 +153,9 @@ pub(crate) fn start(config: Settings) -> io::Result<()> {
         let text = "heddle's runtime runs already";
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
     }
+    say::begin();
     crate::config::warn_of_misspelled_names();
+    let config = config.fitting();
     prepare_locked(config.backend)?;
     crate::trace::open()?;
     let mut incomplete = INCOMPLETE.lock().unwrap_or_else(|poison| poison.into_inner());

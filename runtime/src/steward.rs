@@ -14,7 +14,7 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
-use std::io::{self, Write};
+use std::io;
 use std::time::Duration;
 
 use crate::called::Called;
@@ -22,7 +22,7 @@ use crate::cycles::Cycles;
 use crate::deadlock::{HELPERS_IDLE, Waiting, Watch};
 use crate::runtime::Runtime;
 use crate::stack;
-use crate::sys::{clock, libc_tls, task};
+use crate::sys::{clock, libc_tls, say, task};
 
 /// Roles that there may be.
 const ROLES: usize = 1 << 16;
@@ -140,15 +140,14 @@ impl Steward {
     }
 }
 
-/// Says that threads of `role` block their workers. A closed standard error must not end it.
+/// Says that threads of `role` block their workers.
 fn name(role: u16) {
     let role = crate::table::role_name(role);
-    let _ = writeln!(
-        io::stderr(),
+    say::line(format_args!(
         "heddle: a thread of role \"{}\" blocks its worker in the kernel while others wait; \
          heddle::blocking() would run that call elsewhere",
         role.as_deref().unwrap_or("(none)")
-    );
+    ));
 }
 
 /// Reports a deadlock of all threads, if there is one.
@@ -161,6 +160,6 @@ fn look(watch: &mut Watch, runtime: &'static Runtime) {
 /// Writes the report of a deadlock, if there is one.
 fn tell(report: Option<String>) {
     if let Some(text) = report {
-        let _ = write!(io::stderr(), "{text}");
+        say::bytes(text.as_bytes());
     }
 }

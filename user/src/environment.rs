@@ -48,6 +48,7 @@ pub fn own_text() -> Option<(usize, usize)> {
 }
 
 extern "C" fn at_load() {
+    raw::say::begin();
     // SAFETY: no other thread exists, and nobody keeps addresses of these texts.
     unsafe {
         let asked = libc::getenv(WORKERS_NAME.as_ptr());

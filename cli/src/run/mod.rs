@@ -151,7 +151,8 @@ What differs with --threads user:
   A descriptor of signalfd tells of no SIGPIPE, SIGXFSZ, SIGPROF and SIGVTALRM that are sent to the
   process.
   From the first thread on heddle keeps descriptors open in the process: two to four for each worker
-  and five or six more. They stand from 1000 on, then from 768 and 512 on, and where RLIMIT_NOFILE
+  and five or six more; fewer workers run where they would have more than half of RLIMIT_NOFILE,
+  which a line says. They stand from 1000 on, then from 768 and 512 on, and where RLIMIT_NOFILE
   is lower near its end, so the program's numbers are those that it would have. For an instant each
   has the lowest free number, a new worker's later on too, and so has what heddle looks up in /proc:
   what another thread opens in that instant gets the next one. exec closes them, a forked child may;
@@ -231,6 +232,9 @@ What heddle tells with --threads user:
   thread; so does a panic. Then the program ends as by a fault of its own, with the same signal.
   Where the program handles the signal the line comes if it gives up, by the default action. Faults
   in the program's code and in the C library are told by nobody.
+  All of it goes to the file that was standard error when the program began, or to one that was
+  opened to be added to (O_APPEND), as logs are: what else has the number by then may be the
+  program's data, and gets nothing.
 
 Debugging with --threads user:
   gdb -p PID and a core file show workers as threads. `source heddle.py` (in share/heddle) adds

@@ -13,11 +13,11 @@
 
 use core::ptr;
 use core::time::Duration;
-use std::io::{self, Write};
+use std::io;
 
 use super::epoll::Waiter;
 use crate::runtime::Runtime;
-use crate::sys::{clock, poll, task};
+use crate::sys::{clock, poll, say, task};
 use crate::worker::Worker;
 
 /// Looks within the time that a descriptor may be ready.
@@ -77,15 +77,14 @@ fn report(lost: &Suspect, limit: Duration) -> ! {
     let record = thread.record();
     let fields = record.read();
     let role = fields.and_then(|it| crate::table::role_name(it.role)).unwrap_or_default();
-    let _ = writeln!(
-        io::stderr(),
+    say::line(format_args!(
         "heddle: a lost event: thread {} ({role}) waits for descriptor {fd} on worker {}, which \
          has been ready for more than {limit:?} (worker {}, {} ready threads)",
         thread.slot(),
         lost.worker.index,
         if lost.worker.sleeping.is_asleep() { "asleep" } else { "awake" },
         lost.worker.offered.len(),
-    );
+    ));
     std::process::abort()
 }
 

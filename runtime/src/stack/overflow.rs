@@ -12,6 +12,7 @@ use std::sync::OnceLock;
 use super::CLASS_BYTES;
 use crate::control::Control;
 use crate::sys::memory::PAGE;
+use crate::sys::say;
 use crate::sys::signals::{self, Interrupted};
 use crate::{full, sched};
 
@@ -120,8 +121,7 @@ fn report(thread: &'static Control) {
     let _ = write!(text, ", {switches} switches); peak use: all of it. ");
     let advice = super::observer::overflowed(thread);
     let _ = writeln!(text, "{}", advice.unwrap_or("Give it more with Builder::stack_size."));
-    // SAFETY: the buffer is valid for its length.
-    unsafe { libc::write(2, text.bytes.as_ptr().cast(), text.length) };
+    say::bytes(&text.bytes[..text.length]);
 }
 
 /// Writes which thread it is: its number, and its name if it has one. In a signal handler, too.

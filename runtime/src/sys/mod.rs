@@ -19,6 +19,7 @@ pub(crate) mod place;
 pub(crate) mod policy;
 pub(crate) mod poll;
 pub(crate) mod probe;
+pub mod say;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod segments;
 pub(crate) mod signals;

@@ -14,8 +14,8 @@
 use core::ffi::c_int;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
-use std::io::{self, Write};
 
+use heddle::raw;
 use libc::{pthread_mutex_t, pthread_mutexattr_t};
 
 use super::mutex::{self, Mutex};
@@ -48,12 +48,10 @@ pub fn refusal(mutex: &Mutex) -> Option<c_int> {
         return None;
     }
     if !IS_SAID.swap(true, Relaxed) {
-        // Where nobody listens any more it is refused all the same.
-        let _ = writeln!(
-            io::stderr(),
+        raw::say::line(format_args!(
             "heddle: a mutex refused (ENOTSUP): it inherits priority, and another process has made \
              it; the kernel knows no user-level thread as its owner"
-        );
+        ));
     }
     Some(libc::ENOTSUP)
 }

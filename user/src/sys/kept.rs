@@ -14,8 +14,6 @@ use core::ffi::{c_int, c_long, c_uint};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-use std::io::{self, Write};
-
 use heddle::raw;
 use libc::{gid_t, uid_t};
 
@@ -47,12 +45,10 @@ fn refuse(call: c_long, name: &str) -> c_int {
     static SAID: [AtomicU64; 8] = [const { AtomicU64::new(0) }; 8];
     let (word, bit) = ((call as usize / 64) % SAID.len(), 1 << (call % 64));
     if SAID[word].fetch_or(bit, Relaxed) & bit == 0 {
-        // Where nobody listens any more the call fails all the same.
-        let _ = writeln!(
-            io::stderr(),
+        raw::say::line(format_args!(
             "heddle: {name} refused: the kernel keeps that for kernel threads, and a user-level \
              thread has none; the main thread may, or run without --threads user"
-        );
+        ));
     }
     errno::set(libc::EPERM);
     -1

@@ -139,7 +139,9 @@ fn start_runtime() -> Result<(), &'static str> {
 
 fn report_refusal(error: &io::Error) {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| eprintln!("heddle: threads are kernel threads: {error}"));
+    ONCE.call_once(|| {
+        raw::say::line(format_args!("heddle: threads are kernel threads: {error}"));
+    });
 }
 
 /// # Safety

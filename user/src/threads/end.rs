@@ -113,7 +113,7 @@ unsafe extern "C-unwind" fn stop(
 
 /// A `catch (...)` has caught the exit and not thrown it on.
 extern "C" fn swallowed(_reason: c_int, _exception: *mut UnwindException) {
-    eprintln!("heddle: FATAL: the exit of a thread was caught and not rethrown");
+    raw::say::line(format_args!("heddle: FATAL: the exit of a thread was caught and not rethrown"));
     std::process::abort();
 }
 

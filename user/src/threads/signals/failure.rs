@@ -23,8 +23,6 @@ use crate::threads::{own, this};
 const SI_KERNEL: c_int = 0x80;
 /// What the names of this library's own kernel threads begin with.
 const OWN_NAME: &[u8] = b"heddle-";
-/// How long the reader of standard error is waited for if it has no room.
-const READER_MS: c_int = 1000;
 /// A kernel thread's name.
 const NAME_BYTES: usize = 16;
 
@@ -138,13 +136,7 @@ impl Line {
     /// end the process by SIGPIPE instead of the fault: then nothing is told.
     fn write_out(&mut self) {
         self.bytes[self.length] = b'\n';
-        let mut entry = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
-        // SAFETY: a valid entry.
-        unsafe { libc::poll(&mut entry, 1, READER_MS) };
-        if entry.revents == libc::POLLOUT {
-            // SAFETY: so many bytes of it.
-            unsafe { libc::write(entry.fd, self.bytes.as_ptr().cast(), self.length + 1) };
-        }
+        raw::say::bytes(&self.bytes[..=self.length]);
     }
 }
 
