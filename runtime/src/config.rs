@@ -1,9 +1,12 @@
 //! Configuration of the runtime: from the environment, overridden by [`Config`].
 
-use std::io::{self, Write};
+use std::io;
 use std::time::Duration;
 
+use rustix::process::{Resource, getrlimit};
+
 use crate::hibernate::DROWSY_MAX;
+use crate::sys::say;
 
 /// Most workers that can be configured.
 pub(crate) const WORKERS_MAX: usize = 256;
@@ -126,7 +129,9 @@ impl Config {
             Some(count) => count,
             None => match variable("HEDDLE_WORKERS") {
                 Some(text) => text.parse().map_err(|_| unreadable("HEDDLE_WORKERS", &text))?,
-                None => std::thread::available_parallelism().map_or(1, usize::from),
+                None => {
+                    std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS_MAX)
+                }
             },
         };
         if workers == 0 || workers > WORKERS_MAX {
@@ -174,6 +179,30 @@ impl Config {
                 false => slice_ns,
             },
         })
+    }
+}
+
+/// Descriptors that each worker of full threads has, and those that they have together.
+const FILES_EACH: u64 = 2;
+const FILES_SHARED: u64 = 16;
+
+impl Settings {
+    /// With as many workers as have room for their descriptors in half of what the process may
+    /// have: programs that know nothing of them need the rest. Where they are fewer it says so.
+    pub fn fitting(mut self) -> Self {
+        let Some(limit) = getrlimit(Resource::Nofile).current.filter(|_| self.full_threads) else {
+            return self;
+        };
+        let room = (limit / 2).saturating_sub(FILES_SHARED) / FILES_EACH;
+        let most = room.clamp(1, WORKERS_MAX as u64) as usize;
+        if self.backend == Backend::User && self.workers > most {
+            let wanted = core::mem::replace(&mut self.workers, most);
+            say::line(format_args!(
+                "heddle: {most} workers instead of {wanted}: {limit} descriptors are allowed \
+                 (RLIMIT_NOFILE)"
+            ));
+        }
+        self
     }
 }
 
@@ -235,8 +264,7 @@ const NAMES: [&str; 11] = [
 /// that is silently ignored costs an afternoon.
 pub(crate) fn warn_of_misspelled_names() {
     for (name, meant) in misspelled_names() {
-        // A closed standard error is no reason not to start.
-        let _ = writeln!(io::stderr(), "heddle: {name} is not read; {meant} is");
+        say::line(format_args!("heddle: {name} is not read; {meant} is"));
     }
 }
 

@@ -4,7 +4,6 @@
  */
 #define _GNU_SOURCE
 #include "all_waits.h"
-#include <stdlib.h>
 #include <sys/resource.h>
 
 enum { LIMIT = 64, ROUNDS = 3 };
@@ -23,9 +22,6 @@ int main(void)
 	CHECK_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
 	limit.rlim_cur = LIMIT;
 	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
-	/* Each has some: not as many as there are processors, or as somebody has said. */
-	const char *said = getenv("HEDDLE_WORKERS");
-	CHECK_EQ(setenv("HEDDLE_WORKERS", "2", said == NULL || atoi(said) > 2), 0);
 	note_open();
 	for (int i = 0; i < ROUNDS; i++)
 		wait_in_all_ways(open_some);
