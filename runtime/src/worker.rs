@@ -98,6 +98,8 @@ pub(crate) struct Worker {
     budget_full: Cell<u32>,
     /// Yields of full threads since the kernel thread last gave up its CPU in one.
     vain_yields: Cell<u32>,
+    /// Full threads that have yielded to others since the last look.
+    yields: Cell<u32>,
     lazy_served: Cell<u64>,
     /// The last activation that was the Lazy region's by its bound.
     lazy_turn: AtomicU64,
@@ -213,6 +215,7 @@ impl Worker {
             now: Cell::new(now),
             budget_full: Cell::new(1),
             vain_yields: Cell::new(0),
+            yields: Cell::new(0),
             lazy_served: Cell::new(now),
             lazy_turn: AtomicU64::new(0),
             index,

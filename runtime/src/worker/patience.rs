@@ -96,6 +96,7 @@ impl Worker {
             self.budget_full.set(0);
         }
         self.budget.set(self.budget_full.get());
+        self.yields.set(0);
         elapsed.is_none()
     }
 

@@ -101,7 +101,10 @@ impl Worker {
             return self.yield_full_to_scheduler(me);
         }
         match self.offered.exchange(me) {
-            Some(next) => self.switch_full(me, next),
+            Some(next) => {
+                self.yields.set(self.yields.get() + 1);
+                self.switch_full(me, next);
+            }
             None => self.yield_in_vain(),
         }
     }
@@ -109,8 +112,18 @@ impl Worker {
     #[cold]
     #[inline(never)]
     fn yield_full_to_scheduler(&'static self, me: &'static Control) {
+        if self.budget.get() == 0 && self.only_yield() {
+            rustix::thread::sched_yield();
+        }
         self.offered.push_yielded(me);
         self.to_scheduler(me);
+    }
+
+    /// Whether hardly anything else was done since the last look: they may spin for a thread of
+    /// another worker that waits for this CPU.
+    fn only_yield(&self) -> bool {
+        let (switches, others) = (self.budget_full.get(), self.offered.len());
+        others != 0 && switches >= VAIN_YIELDS && self.yields.get() >= switches - switches / 4
     }
 
     /// Nobody here has anything to do: who spins may wait for a kernel thread, this process's or
