@@ -16,14 +16,13 @@ use core::fmt;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicI32, AtomicU64};
 use std::io;
-use std::os::fd::IntoRawFd;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::io::{Interest, call};
-use crate::sys::descriptor::raised;
+use crate::sys::descriptor::{keep, raised};
 use crate::sys::event;
 use crate::sys::signals::{self, Action};
 
@@ -179,7 +178,7 @@ impl Signals {
         if listener.event.load(Relaxed) < 0 {
             let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
             let event = raised(|| eventfd(0, flags))?;
-            listener.event.store(event.into_raw_fd(), Relaxed);
+            listener.event.store(keep(event), Relaxed);
         }
         listener.pending.store(0, Relaxed);
         // ORDER: Release: a handler that sees the entry sees its eventfd.

@@ -155,10 +155,10 @@ What differs with --threads user:
   which a line says. They stand from 1000 on, then from 768 and 512 on, and where RLIMIT_NOFILE
   is lower near its end, so the program's numbers are those that it would have. For an instant each
   has the lowest free number, a new worker's later on too, and so has what heddle looks up in /proc:
-  what another thread opens in that instant gets the next one. exec closes them, a forked child may;
-  the program must not once it has threads, as by closefrom or in a loop up to the limit, nor put
-  others there by dup2. Then threads that wait for a descriptor wait for ever, workers compute
-  without end, and what stands there instead may be written to or made larger. They count for
+  what another thread opens in that instant gets the next one. exec closes them, a forked child may.
+  To close, close_range, closefrom, dup2 and dup3 of the program they are none (EBADF). It must not
+  close them by syscall(), nor put others there so: then threads that wait for a descriptor wait for
+  ever, and what stands there instead may be written to. They count for
   RLIMIT_NOFILE, and select says EBADF for a bit below 1024 that means no descriptor, where it
   overlooks those above the kernel's table otherwise, which is smaller.
   Threads that read or write one descriptor of a file on a disk at its own position do so one after

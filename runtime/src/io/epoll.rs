@@ -23,7 +23,7 @@ use core::ptr;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 
@@ -32,7 +32,7 @@ use super::several::{List, Node, Several};
 use crate::control::{Control, WaitKind};
 use crate::raw_lock::RawLock;
 use crate::runtime;
-use crate::sys::descriptor::raised;
+use crate::sys::descriptor::{Own, raised};
 use crate::sys::epoll as sys;
 use crate::sys::event::Event;
 use crate::worker::Worker;
@@ -56,7 +56,7 @@ const ALWAYS: EventFlags = EventFlags::ERR.union(EventFlags::HUP);
 
 /// See the file's head.
 pub(crate) struct Epoll {
-    set: OwnedFd,
+    set: Own,
     /// Ends the worker's sleep.
     pub event: Event,
     waiting: AtomicUsize,
@@ -106,7 +106,7 @@ pub(crate) struct Waiter {
 impl Epoll {
     /// Makes the set.
     pub fn new() -> io::Result<Self> {
-        let set = raised(|| epoll::create(epoll::CreateFlags::CLOEXEC))?;
+        let set = Own::new(raised(|| epoll::create(epoll::CreateFlags::CLOEXEC))?);
         let event = Event::new()?;
         epoll::add(&set, event.as_fd(), EventData::new_u64(EVENT), EventFlags::IN)?;
         Ok(Epoll {

@@ -51,13 +51,21 @@ pub(crate) struct Uring {
     watched: Cell<RawFd>,
 }
 
+impl Drop for Uring {
+    fn drop(&mut self) {
+        descriptor::unmark(self.ring.get_mut().as_raw_fd());
+    }
+}
+
 impl Uring {
     /// Sets a ring up for the calling kernel thread.
     pub fn new() -> io::Result<Box<Self>> {
         let ring = descriptor::low(|| at_its_place(make()?))?;
+        let event = Event::new()?;
+        descriptor::mark(ring.as_raw_fd());
         let this = Box::new(Uring {
             ring: UnsafeCell::new(ring),
-            event: Event::new()?,
+            event,
             in_flight: Cell::new(0),
             event_armed: Cell::new(false),
             watched: Cell::new(-1),

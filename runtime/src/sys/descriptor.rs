@@ -14,11 +14,15 @@
 //! 3. What finds no place stays where it is. That is no error.
 
 mod gate;
+mod own;
 
 use core::ffi::CStr;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+pub(crate) use self::own::{Own, mark, unmark};
+pub use self::own::{is_own, keep, own_from};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{fcntl_dupfd_cloexec, fcntl_getfd};
@@ -94,9 +98,10 @@ pub fn before_lowest() {
     }
 }
 
-/// As [`gate::in_child`].
+/// As [`gate::in_child`] and [`own::in_child`].
 pub(crate) fn in_child() {
     gate::in_child();
+    own::in_child();
 }
 
 /// A copy of a descriptor of the program's, for the caller's own use; `None`: there is no place.

@@ -6,7 +6,7 @@
 
 use std::io;
 
-use super::descriptor::{self, raised};
+use super::descriptor::{self, keep, raised};
 
 /// Bytes of a page. The supported kernels are configured with 4 KiB pages; see [`page_size`].
 pub(crate) const PAGE: usize = 4096;
@@ -275,11 +275,10 @@ fn own_pidfd() -> Option<libc::c_int> {
     use std::sync::OnceLock;
     static PIDFD: OnceLock<(u32, Option<libc::c_int>)> = OnceLock::new();
     let (pid, fd) = *PIDFD.get_or_init(|| {
-        use std::os::fd::IntoRawFd;
         let (own, flags) = (rustix::process::getpid(), rustix::process::PidfdFlags::empty());
         let fd = raised(|| rustix::process::pidfd_open(own, flags));
         // Kept for the life of the process on purpose: growing the stack pool needs it.
-        (std::process::id(), fd.ok().map(IntoRawFd::into_raw_fd))
+        (std::process::id(), fd.ok().map(keep))
     });
     if pid == std::process::id() { fd } else { None }
 }

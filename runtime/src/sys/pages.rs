@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
-use super::descriptor::raised;
+use super::descriptor::{self, raised};
 use super::memory::{self, PAGE};
 
 /// Pages asked about at once.
@@ -98,8 +98,11 @@ fn lowest_used_by_pages(start: usize, bytes: usize) -> Option<usize> {
 fn lowest_touched(start: usize, count: usize) -> Option<usize> {
     static PAGEMAP: OnceLock<Option<File>> = OnceLock::new();
     static CAN_SCAN: AtomicBool = AtomicBool::new(true);
-    let open =
-        || raised(|| File::open("/proc/self/pagemap").map(OwnedFd::from)).ok().map(File::from);
+    let open = || {
+        let pagemap = raised(|| File::open("/proc/self/pagemap").map(OwnedFd::from)).ok()?;
+        descriptor::mark(pagemap.as_raw_fd());
+        Some(File::from(pagemap))
+    };
     let pagemap = PAGEMAP.get_or_init(open).as_ref()?;
     if CAN_SCAN.load(Relaxed) {
         match scan(pagemap, start, count) {

@@ -10,7 +10,7 @@ use libc::{iovec, mode_t, off_t};
 
 use super::transfer::{BYTES_MAX, HERE, Parts, read, write};
 use super::{
-    Result, checked, disk, exported, in_place, interruptible, known, made, made_int, waited,
+    Result, Stop, checked, disk, exported, in_place, interruptible, known, made, made_int, waited,
 };
 use crate::sys;
 use crate::threads::fork;
@@ -155,14 +155,40 @@ fn open(directory: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> Re
     opened.inspect(|fd| known::note_opened(*fd as c_int, flags))
 }
 
+/// The number is heddle's: to the program it is none.
+fn is_none() -> c_int {
+    made_int(|| Err(Stop::Error(libc::EBADF)))
+}
+
 /// A copy of `fd` at a number of the program's choice, by `dup2` or `dup3`.
 fn copied(fd: c_int, number: c_int, flags: c_int, copy: impl FnOnce() -> c_int) -> c_int {
+    if descriptor::is_own(number) {
+        return is_none();
+    }
     waited::before_copy(fd, number, flags);
     // A child in its parent's memory has a table of its own.
     if !fork::has_full() || actions::is_in_vfork() {
         return copy();
     }
     descriptor::put(number, copy)
+}
+
+// SAFETY: the C library's.
+unsafe extern "C" {
+    fn closefrom(first: c_int);
+}
+
+/// Has what lies between heddle's own descriptors closed, from `first` on, up to the last of them.
+/// The number from which the rest is to be closed.
+fn before_own(first: c_uint, last: c_uint, close: impl Fn(c_uint, c_uint)) -> c_uint {
+    let mut from = first;
+    for own in descriptor::own_from(first).map(c_int::cast_unsigned).take_while(|&it| it <= last) {
+        if own > from {
+            close(from, own - 1);
+        }
+        from = own + 1;
+    }
+    from
 }
 
 // The mode is an optional argument in C; in the calling convention it lies where a third or fourth
@@ -196,6 +222,9 @@ exported! {
     }
 
     (heddle_user_close, heddle_user___close) (fd: c_int) -> c_int {
+        if descriptor::is_own(fd) {
+            return is_none();
+        }
         let close = || {
             waited::before_close(fd);
             // SAFETY: the caller's descriptor.
@@ -205,6 +234,27 @@ exported! {
             Some(_) => made_int(|| checked(close() as isize)),
             None => close(),
         }
+    }
+
+    (heddle_user_close_range) (first: c_uint, last: c_uint, flags: c_int) -> c_int {
+        // SAFETY: no pointers.
+        let close = |first, last| unsafe { libc::close_range(first, last, flags) };
+        if flags != 0 || first > last {
+            return close(first, last);
+        }
+        let from = before_own(first, last, |first, last| {
+            close(first, last);
+        });
+        if from > last { 0 } else { close(from, last) }
+    }
+
+    (heddle_user_closefrom) (first: c_int) -> () {
+        let from = before_own(first.max(0).cast_unsigned(), c_uint::MAX, |first, last| {
+            // SAFETY: no pointers. Where the kernel has no such call they stay open.
+            unsafe { libc::close_range(first, last, 0) };
+        });
+        // SAFETY: as above.
+        unsafe { closefrom(from.cast_signed()) };
     }
 
     (heddle_user_dup2, heddle_user___dup2) (fd: c_int, number: c_int) -> c_int {

@@ -6,7 +6,7 @@
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
 use core::ptr;
-use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, OwnedFd};
 
 use heddle::raw::descriptor;
 use libc::{siginfo_t, timespec};
@@ -116,7 +116,7 @@ pub fn new_watch(signals: u64) -> c_int {
         fd @ 0.. => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
         failed => Err(failed),
     });
-    made.map_or_else(|failed| failed, IntoRawFd::into_raw_fd)
+    made.map_or_else(|failed| failed, descriptor::keep)
 }
 
 /// Has `fd`, or a new one (-1), tell of these signals from now on; who waits for it looks again.
