@@ -8,11 +8,11 @@
 use core::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Mutex, OnceLock};
 
 use crate::control::Control;
-use crate::sys::descriptor::raised;
+use crate::sys::descriptor::{self, raised};
 
 /// Bytes of events that a worker collects before it writes them.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -33,6 +33,7 @@ pub(crate) fn open() -> io::Result<()> {
         io::Error::new(error.kind(), format!("HEDDLE_TRACE={}: {error}", path.display()))
     })?;
     file.write_all(b"[\n")?;
+    descriptor::mark(file.as_raw_fd());
     let _ = FILE.set(Some(Mutex::new(file)));
     Ok(())
 }

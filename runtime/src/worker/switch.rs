@@ -123,7 +123,7 @@ impl Worker {
     /// another worker that waits for this CPU.
     fn only_yield(&self) -> bool {
         let (switches, others) = (self.budget_full.get(), self.offered.len());
-        others != 0 && switches >= VAIN_YIELDS && self.yields.get() >= switches - switches / 4
+        others != 0 && switches != 0 && self.yields.get() >= switches - switches / 4
     }
 
     /// Nobody here has anything to do: who spins may wait for a kernel thread, this process's or

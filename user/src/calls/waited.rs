@@ -57,7 +57,7 @@ fn of(fd: c_int) -> Option<&'static Counts> {
     PLACES.get(usize::try_from(fd).ok()?)
 }
 
-fn is_left(fd: c_int) -> Option<&'static AtomicBool> {
+fn left(fd: c_int) -> Option<&'static AtomicBool> {
     LEFT.get(usize::try_from(fd).ok()?)
 }
 
@@ -100,7 +100,7 @@ impl Waiting {
     /// The wait is over, and not by the file's event, as far as is known. Said before the thread
     /// counts no more, so that who closes finds the one or the other.
     pub fn leaves_it_armed(&self) {
-        if let Some(left) = is_left(self.fd).filter(|left| !left.load(Relaxed)) {
+        if let Some(left) = left(self.fd).filter(|left| !left.load(Relaxed)) {
             left.store(true, Relaxed);
         }
     }
@@ -176,8 +176,8 @@ pub fn before_close(fd: c_int) {
 /// Where somebody waits, or has left it armed.
 #[inline]
 fn to_look_after(fd: c_int) -> Option<&'static Counts> {
-    let left = || is_left(fd).is_some_and(|left| left.load(Relaxed));
-    of(fd).filter(|place| !place.are_none() || left())
+    let is_left = || left(fd).is_some_and(|left| left.load(Relaxed));
+    of(fd).filter(|place| !place.are_none() || is_left())
 }
 
 /// Before it puts a copy of `fd` at the number, by `dup2` or `dup3`; one that fails closes nothing.
@@ -213,7 +213,7 @@ fn let_go_on(fd: c_int, place: &Counts) {
         let _ = raw::sleep_until(raw::now_ns() + NAP_NS);
     };
     offer.end(turned);
-    if is_left(fd).is_some_and(|left| left.swap(false, Relaxed)) && !turned {
+    if left(fd).is_some_and(|left| left.swap(false, Relaxed)) && !turned {
         raw::end_waits(fd);
     }
 }
