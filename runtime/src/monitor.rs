@@ -18,6 +18,8 @@
 //! one that becomes ready who computes makes room, whatever it has left: `monitor/kept.rs`.
 //! Slices are times by the clock: on a busy machine the monitor comes late.
 //!
+//! While all that are awake are blocked for long it looks seldom: `monitor/calm.rs`.
+//!
 //! When all workers sleep the monitor sleeps as well; the first worker that wakes wakes it. Where
 //! threads wake now and then it would look in vain most of the time otherwise.
 //!
@@ -25,6 +27,7 @@
 //! the hands of a full thread that runs only when the monitor has found a worker for it. The
 //! steward waits for it (`steward.rs`).
 
+mod calm;
 mod compensate;
 mod doze;
 mod kept;
@@ -48,6 +51,7 @@ use crate::stack;
 use crate::sys::{clock, task};
 use crate::worker::Worker;
 
+use self::calm::TICK_CALM;
 use self::compensate::Spares;
 use self::doze::Doze;
 use self::kept::Kept;
@@ -111,6 +115,7 @@ impl Monitor {
                 elapsed: 0,
                 spinning: false,
                 measured: 0,
+                calm_for: 0,
                 spares: Spares::default(),
                 kept: Kept::new(),
             }
@@ -187,6 +192,8 @@ struct Watch {
     spinning: bool,
     /// The slot whose stack was measured last.
     measured: u32,
+    /// Looks in a row that have found blocked workers alone.
+    calm_for: u32,
     spares: Spares,
     kept: Kept,
 }
@@ -229,6 +236,9 @@ impl Watch {
     fn next_tick(&self) -> Duration {
         if !full::exist() {
             return TICK;
+        }
+        if self.is_calm() {
+            return TICK_CALM;
         }
         let slice = Duration::from_nanos(self.runtime.config.slice_ns);
         let tick = if self.spinning { TICK_SPINNING } else { TICK_FULL };

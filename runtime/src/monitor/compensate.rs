@@ -89,6 +89,7 @@ impl Watch {
     /// Looks at every worker, and has as many run as should; true when one is not asleep.
     pub(super) fn attend(&mut self, now: u64) -> bool {
         let (mut runs, mut blocked, mut in_place) = (0, 0, 0);
+        let mut is_calm = true;
         self.spares.begin();
         for worker in self.runtime.workers() {
             let is_asleep = worker.sleeping.is_asleep();
@@ -99,6 +100,7 @@ impl Watch {
                 continue;
             }
             self.look_at(worker);
+            is_calm &= worker.has_only_full_that_wait();
             if worker.in_place.load(Relaxed) {
                 in_place += 1;
             } else if worker.blocked.load(Relaxed) {
@@ -120,6 +122,7 @@ impl Watch {
                 self.runtime.wake_a_sleeper();
             }
         }
+        self.note_calm(runs + in_place == 0 && blocked != 0 && is_calm);
         runs + blocked + in_place != 0
     }
 

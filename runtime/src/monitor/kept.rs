@@ -94,20 +94,38 @@ impl Kept {
         sets.map(Epoll::waiting).sum()
     }
 
-    /// Sleeps for `ns`, or until there is an event for one of these workers; true if there is.
+    /// As [`sleep`], for events at these workers.
     fn sleep(&mut self, ns: u64, with_events: bool) -> bool {
-        self.fds.clear();
-        let sets = self.workers.iter().filter_map(|worker| worker.made_readiness());
-        let sets = sets.filter(|set| with_events && set.waiting() != 0);
-        self.fds.extend(sets.map(|set| PollFd::from_borrowed_fd(set.fd(), PollFlags::IN)));
-        let time = Timespec { tv_sec: 0, tv_nsec: ns.min(999_999_999) as _ };
-        poll(&mut self.fds, Some(&time)).is_ok_and(|ready| ready != 0)
+        let workers = self.workers.iter().copied().filter(|_| with_events);
+        sleep(&mut self.fds, workers, ns)
     }
+
+    /// As [`sleep`], for events at others.
+    pub fn sleep_for(&mut self, workers: impl Iterator<Item = &'static Worker>, ns: u64) -> bool {
+        sleep(&mut self.fds, workers.take(WORKERS_MAX), ns)
+    }
+}
+
+/// Sleeps for `ns`, or until there is an event for one of the workers; true if there is.
+fn sleep(
+    fds: &mut Vec<PollFd<'static>>,
+    workers: impl Iterator<Item = &'static Worker>,
+    ns: u64,
+) -> bool {
+    fds.clear();
+    let sets = workers.filter_map(|worker| worker.made_readiness());
+    let sets = sets.filter(|set| set.waiting() != 0);
+    fds.extend(sets.map(|set| PollFd::from_borrowed_fd(set.fd(), PollFlags::IN)));
+    let time = Timespec { tv_sec: 0, tv_nsec: ns.min(999_999_999) as _ };
+    poll(fds, Some(&time)).is_ok_and(|ready| ready != 0)
 }
 
 impl Watch {
     /// Sleeps for a tick, and looks after kept workers meanwhile.
     pub(super) fn sleep_for_tick(&mut self) {
+        if self.is_calm() {
+            return self.sleep_calmly();
+        }
         let end = clock::now_ns() + self.tick.as_nanos() as u64;
         let mut with_events = true;
         let mut asked = self.serve_kept();

@@ -44,7 +44,7 @@ pub fn begin() {
     STATE.store(state, Release);
 }
 
-/// Writes a line, of which there is room for [`LINE_BYTES`].
+/// Writes a line, as far as there is room: for 1 KiB.
 pub fn line(text: fmt::Arguments<'_>) {
     let mut line = Line { bytes: [0; LINE_BYTES], length: 0 };
     // What has no room is left out.
