@@ -294,6 +294,7 @@ impl Worker {
         self.lazy_served.set(now);
         self.budget.set(0);
         self.budget_full.set(1);
+        self.yields.set(0);
         self.queues.reset_for_simulation();
         self.naps.reset_for_simulation();
         self.offered.reset_for_simulation();

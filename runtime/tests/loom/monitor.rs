@@ -43,6 +43,10 @@ impl Watch {
         Watch { runtime, elapsed: 0, spares: Spares::default() }
     }
 
+    fn note_calm(&mut self, is_calm: bool) {
+        assert!(!is_calm, "as the workers say here");
+    }
+
     /// A look.
     pub fn look(&mut self) {
         self.attend(0);

@@ -58,6 +58,7 @@ pub struct Worker {
     /// What is the kernel thread's own: loom fails the model if two have it.
     pub budget: Cell<u32>,
     budget_full: Cell<u32>,
+    yields: Cell<u32>,
     is_shown: Cell<bool>,
     pub now: cell::Cell<u64>,
     pub tid: AtomicI32,
@@ -201,6 +202,7 @@ impl Worker {
             is_to_leave: loom::sync::atomic::AtomicBool::new(false),
             budget: Cell::new(0),
             budget_full: Cell::new(1),
+            yields: Cell::new(0),
             is_shown: Cell::new(false),
             now: cell::Cell::new(0),
             tid: AtomicI32::new(0),
@@ -271,6 +273,11 @@ impl Worker {
                 None => return,
             }
         }
+    }
+
+    /// There are models of the looks of a monitor that is not calm.
+    pub fn has_only_full_that_wait(&self) -> bool {
+        false
     }
 
     pub fn is_blocked(&self) -> bool {
