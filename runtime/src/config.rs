@@ -182,8 +182,10 @@ impl Config {
     }
 }
 
-/// Descriptors that each worker of full threads has, and those that they have together.
+/// Descriptors that each worker of full threads has, with a ring as well, and what they have
+/// together with some spare workers.
 const FILES_EACH: u64 = 2;
+const FILES_EACH_WITH_RING: u64 = 4;
 const FILES_SHARED: u64 = 16;
 
 impl Settings {
@@ -193,7 +195,8 @@ impl Settings {
         let Some(limit) = getrlimit(Resource::Nofile).current.filter(|_| self.full_threads) else {
             return self;
         };
-        let room = (limit / 2).saturating_sub(FILES_SHARED) / FILES_EACH;
+        let each = if self.io == Io::Uring { FILES_EACH_WITH_RING } else { FILES_EACH };
+        let room = (limit / 2).saturating_sub(FILES_SHARED) / each;
         let most = room.clamp(1, WORKERS_MAX as u64) as usize;
         if self.backend == Backend::User && self.workers > most {
             let wanted = core::mem::replace(&mut self.workers, most);

@@ -426,6 +426,7 @@ pub(crate) fn ready(thread: &'static Control) {
     } else if priority != 0 {
         worker.poll.store(1, Relaxed);
     }
+    worker.runtime.monitor.given(worker);
 }
 
 /// [`sched::cancel`] of a full thread, whose flag is set: ends the wait that it is in.

@@ -51,7 +51,7 @@ use crate::stack;
 use crate::sys::{clock, task};
 use crate::worker::Worker;
 
-use self::calm::TICK_CALM;
+use self::calm::Bell;
 use self::compensate::Spares;
 use self::doze::Doze;
 use self::kept::Kept;
@@ -84,6 +84,7 @@ const MEASURED_PER_ROUND: u32 = 512;
 pub(crate) struct Monitor {
     /// Its sleep for want of running workers.
     doze: Doze,
+    bell: Bell,
     /// Times that a worker was found blocked in the kernel while threads waited.
     pub blocked: AtomicU64,
     /// Times that a thread had kept its worker for a tick while others waited.
@@ -98,6 +99,7 @@ impl Monitor {
     pub fn new() -> Self {
         Monitor {
             doze: Doze::new(),
+            bell: Bell::new(),
             blocked: AtomicU64::new(0),
             overruns: AtomicU64::new(0),
             spares: AtomicU64::new(0),
@@ -107,6 +109,7 @@ impl Monitor {
 
     /// Starts its kernel thread.
     pub fn start(&'static self, runtime: &'static Runtime) -> io::Result<()> {
+        self.bell.make()?;
         let body = move || {
             Watch {
                 runtime,
@@ -128,6 +131,15 @@ impl Monitor {
     #[inline]
     pub fn worker_awake(&self) {
         self.doze.end();
+        self.bell.ring();
+    }
+
+    /// `worker` was given a thread to run: the monitor looks for another one, if it is blocked.
+    #[inline]
+    pub fn given(&self, worker: &Worker) {
+        if worker.blocked.load(Relaxed) {
+            self.worker_awake();
+        }
     }
 }
 
@@ -236,9 +248,6 @@ impl Watch {
     fn next_tick(&self) -> Duration {
         if !full::exist() {
             return TICK;
-        }
-        if self.is_calm() {
-            return TICK_CALM;
         }
         let slice = Duration::from_nanos(self.runtime.config.slice_ns);
         let tick = if self.spinning { TICK_SPINNING } else { TICK_FULL };

@@ -282,6 +282,7 @@ impl Runtime {
                     }
                     _ => {
                         let waiting = local.fresh.push_own(thread);
+                        self.monitor.given(local);
                         if waiting > 1 && self.sleepers.load(Relaxed) != 0 {
                             self.wake_a_sleeper_for(waiting);
                         }
@@ -341,7 +342,9 @@ impl Runtime {
 
 fn deliver(worker: &'static Worker, thread: &'static Control) {
     let critical = thread.is_critical();
-    if worker.fresh.push(thread) >= WAITING_MAX || critical {
+    let waiting = worker.fresh.push(thread);
+    worker.runtime.monitor.given(worker);
+    if waiting >= WAITING_MAX || critical {
         worker.notify();
     } else {
         worker.notify_patiently();

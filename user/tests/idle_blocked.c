@@ -37,6 +37,46 @@ static void *answers_bytes(void *unused)
 	return unused;
 }
 
+/* ---- for a thread of the same process, as often as it says */
+
+enum { TURNS = 5, TURN_MS = 250, TURN_LATE_MS = 25 };
+
+static pthread_mutex_t own_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t own_cond = PTHREAD_COND_INITIALIZER;
+static int said, heard;
+
+static void *waits_for_thread(void *unused)
+{
+	for (int turn = 1; turn <= TURNS; turn++) {
+		CHECK_EQ(pthread_mutex_lock(&own_mutex), 0);
+		while (said < turn)
+			CHECK_EQ(pthread_cond_wait(&own_cond, &own_mutex), 0);
+		CHECK_EQ(pthread_mutex_unlock(&own_mutex), 0);
+		__atomic_store_n(&heard, turn, __ATOMIC_RELEASE);
+	}
+	return unused;
+}
+
+/* The least time until it is heard: how late an idle process is, whatever else a machine does. */
+static long say(void)
+{
+	long least = 1000;
+
+	for (int turn = 1; turn <= TURNS; turn++) {
+		sleep_ms(TURN_MS);
+		long start = now_ms();
+		CHECK_EQ(pthread_mutex_lock(&own_mutex), 0);
+		said = turn;
+		CHECK_EQ(pthread_cond_signal(&own_cond), 0);
+		CHECK_EQ(pthread_mutex_unlock(&own_mutex), 0);
+		while (__atomic_load_n(&heard, __ATOMIC_ACQUIRE) < turn)
+			usleep(100);
+		long late = now_ms() - start;
+		least = late < least ? late : least;
+	}
+	return least;
+}
+
 static void *sleeps(void *unused)
 {
 	long start = now_ms();
@@ -82,12 +122,13 @@ static void ask(void)
 
 int main(void)
 {
-	pthread_t waiting, answering, sleeping;
+	pthread_t waiting, answering, sleeping, hearing;
 
 	make_shared();
 	CHECK_EQ(pipe(ends), 0);
 	CHECK_EQ(pipe(answers), 0);
 	CHECK_EQ(pthread_create(&answering, NULL, answers_bytes, NULL), 0);
+	CHECK_EQ(pthread_create(&hearing, NULL, waits_for_thread, NULL), 0);
 	CHECK_EQ(pthread_create(&waiting, NULL, waits_for_process, NULL), 0);
 	ask();
 	sleep_ms(SETTLE_MS);
@@ -96,6 +137,8 @@ int main(void)
 	long count = wakes() - before;
 	printf("%ld wakes in %d ms\n", count, IDLE_MS);
 	CHECK(count < WAKES_MAX);
+	CHECK(say() <= TURN_LATE_MS);
+	CHECK_EQ(pthread_join(hearing, NULL), 0);
 	ask();
 	CHECK_EQ(pthread_create(&sleeping, NULL, sleeps, NULL), 0);
 	CHECK_EQ(pthread_join(sleeping, NULL), 0);

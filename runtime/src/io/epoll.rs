@@ -74,7 +74,7 @@ struct Head {
     /// The first that waits for it alone.
     alone: *const Control,
     several: List,
-    /// Whether the kernel may tell of it: it was armed, and has not been told of since.
+    /// Whether it was armed since it was taken out of the set.
     is_armed: bool,
 }
 
@@ -366,7 +366,6 @@ impl Epoll {
     /// Makes the threads ready that waited for what has happened; arms for the others again.
     fn deliver(&self, worker: &'static Worker, fd: RawFd, flags: EventFlags) {
         self.with(|heads| {
-            heads[fd as usize].is_armed = false;
             self.wake(heads, worker, fd, flags);
             let rest = &mut heads[fd as usize];
             if !rest.is_empty() && self.arm(fd, rest).is_err() {

@@ -2,26 +2,88 @@
 //! there is next to nothing to look at: the monitor looks seldom. A thread may wait for another
 //! process all its life.
 //!
-//! Such a worker may go on at any time without a word, and computes then: what it makes ready wakes
-//! a worker, which wakes the monitor. Those who wait at it for time or events have the monitor wake
-//! for these, and looked after by the next tick as at any blocked worker.
+//! What ends its sleep: a worker that wakes, a thread that is given to a blocked worker
+//! ([`Monitor::given`]), and the time or the event of one that waits at such a worker. Then it
+//! ticks, until it has been calm for as long again.
 //!
-//! Invariant: an event that nobody takes in, as the one that is to end a worker's sleep, ends the
-//! calm once: from then on the monitor ticks, until it has been calm for as long again.
+//! Protocol (Dekker): the monitor announces its sleep, then looks whether there is something to do;
+//! who has something for it does that first, and looks whether it sleeps then. In between each has
+//! a fence. Where it sleeps for events, too, an event of its own wakes it ([`Bell`]), or [`Doze`].
+//!
+//! Invariant: between two sleeps of this kind of which one was ended there are [`LOOKS`] ticks. So
+//! an event that nobody takes in costs no more than these.
+//!
+//! [`Doze`]: super::doze::Doze
+//! [`Monitor::given`]: super::Monitor::given
 
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::fence;
 use core::time::Duration;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::OnceLock;
 
-use super::{TICK, Watch};
+use super::Watch;
 use crate::full;
 use crate::sys::clock;
+use crate::sys::event::Event;
+use crate::turns::is_left;
 use crate::worker::Worker;
 
 /// Looks in a row that find nothing else, after which it looks seldom.
 const LOOKS: u32 = 64;
 /// Time between two looks then, at most and at least.
-pub(super) const TICK_CALM: Duration = Duration::from_millis(50);
-const LEAST_NS: u64 = 1_000_000;
+const MOST: Duration = Duration::from_millis(50);
+const LEAST: Duration = Duration::from_millis(1);
+
+/// See the file's head.
+pub(super) struct Bell {
+    is_awaited: AtomicBool,
+    event: OnceLock<Event>,
+}
+
+impl Bell {
+    pub const fn new() -> Self {
+        Bell { is_awaited: AtomicBool::new(false), event: OnceLock::new() }
+    }
+
+    /// Before the monitor starts.
+    pub fn make(&self) -> io::Result<()> {
+        if self.event.get().is_none() {
+            let _ = self.event.set(Event::new()?);
+        }
+        Ok(())
+    }
+
+    /// After a fence.
+    #[inline]
+    pub fn ring(&self) {
+        if self.is_awaited.load(Relaxed) && self.is_awaited.swap(false, SeqCst) {
+            self.event.get().into_iter().for_each(Event::signal);
+        }
+    }
+
+    /// Has `sleep` sleep until somebody rings, among other things, unless there is something to do.
+    /// True if it slept all of its time.
+    fn await_with(
+        &'static self,
+        is_to_do: impl Fn() -> bool,
+        sleep: impl FnOnce(BorrowedFd<'static>) -> bool,
+    ) -> bool {
+        let Some(event) = self.event.get() else { return false };
+        self.is_awaited.store(true, SeqCst);
+        // ORDER: what was to do before is seen here, or its maker sees the store; pairs with the
+        // fence in `Doze::end`.
+        fence(SeqCst);
+        let has_slept = !is_to_do() && !sleep(event.as_fd());
+        // Who has taken it back rings, or has rung.
+        if !self.is_awaited.swap(false, SeqCst) {
+            event.clear();
+        }
+        has_slept
+    }
+}
 
 impl Watch {
     pub(super) fn is_calm(&self) -> bool {
@@ -35,22 +97,32 @@ impl Watch {
 
     /// Sleeps until the next look, or until there is something to do.
     pub(super) fn sleep_calmly(&mut self) {
-        let runtime = self.runtime;
+        let (runtime, start) = (self.runtime, clock::now_ns());
         let blocked = || runtime.workers().filter(|worker| worker.blocked.load(Relaxed));
-        let first = blocked().filter_map(|worker| worker.waits.first()).min();
-        let left = first.unwrap_or(u64::MAX).saturating_sub(clock::now_ns()).max(LEAST_NS);
-        if !blocked().any(waits_for_events) {
-            let runs = |w: &'static Worker| !w.sleeping.is_asleep() && !w.blocked.load(Relaxed);
-            let doze = &runtime.monitor.doze;
-            if doze.begin(|| runtime.workers().any(runs)) {
-                doze.wait_for(TICK_CALM.min(Duration::from_nanos(left)));
-            }
-            return;
-        }
-        let most = TICK.as_nanos() as u64;
-        if self.kept.sleep_for(blocked(), left.min(most)) {
+        let first = blocked().filter_map(|worker| worker.waits.first()).min().unwrap_or(u64::MAX);
+        let until = Duration::from_nanos(first.saturating_sub(start)).clamp(LEAST, MOST);
+        let is_to_do = || runtime.workers().any(has_something);
+        let has_slept = if blocked().any(waits_for_events) {
+            let kept = &mut self.kept;
+            let sleep = |bell| kept.sleep_for(blocked(), bell, until.as_nanos() as u64);
+            runtime.monitor.bell.await_with(is_to_do, sleep)
+        } else if runtime.monitor.doze.begin(is_to_do) {
+            runtime.monitor.doze.wait_for(until);
+            clock::now_ns() - start >= until.as_nanos() as u64
+        } else {
+            false
+        };
+        if !has_slept {
             self.calm_for = 0;
         }
+        self.tick = Duration::from_nanos(clock::now_ns() - start);
+    }
+}
+
+fn has_something(worker: &'static Worker) -> bool {
+    match worker.blocked.load(Relaxed) {
+        true => is_left(worker),
+        false => !worker.sleeping.is_asleep(),
     }
 }
 

@@ -16,6 +16,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
+use std::os::fd::BorrowedFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -47,7 +48,7 @@ pub(super) struct Kept {
 impl Kept {
     /// With all the memory that it needs.
     pub fn new() -> Self {
-        let (workers, fds) = (Vec::with_capacity(WORKERS_MAX), Vec::with_capacity(WORKERS_MAX));
+        let (workers, fds) = (Vec::with_capacity(WORKERS_MAX), Vec::with_capacity(1 + WORKERS_MAX));
         Kept { workers, fds, preempted: [(u32::MAX, 0); THREADS] }
     }
 
@@ -97,22 +98,29 @@ impl Kept {
     /// As [`sleep`], for events at these workers.
     fn sleep(&mut self, ns: u64, with_events: bool) -> bool {
         let workers = self.workers.iter().copied().filter(|_| with_events);
+        self.fds.clear();
         sleep(&mut self.fds, workers, ns)
     }
 
-    /// As [`sleep`], for events at others.
-    pub fn sleep_for(&mut self, workers: impl Iterator<Item = &'static Worker>, ns: u64) -> bool {
+    /// As [`sleep`], for events at others, and of `bell`.
+    pub fn sleep_for(
+        &mut self,
+        workers: impl Iterator<Item = &'static Worker>,
+        bell: BorrowedFd<'static>,
+        ns: u64,
+    ) -> bool {
+        self.fds.clear();
+        self.fds.push(PollFd::from_borrowed_fd(bell, PollFlags::IN));
         sleep(&mut self.fds, workers.take(WORKERS_MAX), ns)
     }
 }
 
-/// Sleeps for `ns`, or until there is an event for one of the workers; true if there is.
+/// Sleeps for `ns`, or until there is an event of `fds`, or for one of the workers: true.
 fn sleep(
     fds: &mut Vec<PollFd<'static>>,
     workers: impl Iterator<Item = &'static Worker>,
     ns: u64,
 ) -> bool {
-    fds.clear();
     let sets = workers.filter_map(|worker| worker.made_readiness());
     let sets = sets.filter(|set| set.waiting() != 0);
     fds.extend(sets.map(|set| PollFd::from_borrowed_fd(set.fd(), PollFlags::IN)));

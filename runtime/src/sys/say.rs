@@ -12,11 +12,16 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{FileType, OFlags, Timespec, fcntl_getfl, fstat};
+use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use rustix::stdio::stderr;
 
 /// Of a line, its end included.
 const LINE_BYTES: usize = 1024;
+/// What a pipe has room for that is ready.
+const ROOM_BYTES: usize = 4096;
+/// So often a signal may come while a reader is waited for.
+const INTERRUPTED_MAX: usize = 1000;
 /// So long a reader is waited for who does not read.
 const PATIENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
@@ -71,9 +76,9 @@ impl Write for Line {
 /// Writes a text of any length as it is.
 pub fn bytes(mut text: &[u8]) {
     while !text.is_empty() && may_write() {
-        match rustix::io::write(stderr(), text) {
+        match rustix::io::write(stderr(), &text[..text.len().min(ROOM_BYTES)]) {
             Ok(count) => text = &text[count..],
-            Err(rustix::io::Errno::INTR) => {}
+            Err(Errno::INTR) => {}
             Err(_) => return,
         }
     }
@@ -82,8 +87,14 @@ pub fn bytes(mut text: &[u8]) {
 fn may_write() -> bool {
     is_heard() && {
         let mut entry = [PollFd::from_borrowed_fd(stderr(), PollFlags::OUT)];
-        rustix::event::poll(&mut entry, Some(&PATIENCE)) == Ok(1)
-            && entry[0].revents() == PollFlags::OUT
+        let mut ready = Err(Errno::INTR);
+        for _ in 0..INTERRUPTED_MAX {
+            ready = rustix::event::poll(&mut entry, Some(&PATIENCE));
+            if ready != Err(Errno::INTR) {
+                break;
+            }
+        }
+        ready == Ok(1) && entry[0].revents() == PollFlags::OUT
     }
 }
 

@@ -180,7 +180,7 @@ unsafe extern "C" {
 
 /// Has what lies between heddle's own descriptors closed, from `first` on, up to the last of them.
 /// The number from which the rest is to be closed.
-fn before_own(first: c_uint, last: c_uint, close: impl Fn(c_uint, c_uint)) -> c_uint {
+fn before_own(first: c_uint, last: c_uint, mut close: impl FnMut(c_uint, c_uint)) -> c_uint {
     let mut from = first;
     for own in descriptor::own_from(first).map(c_int::cast_unsigned).take_while(|&it| it <= last) {
         if own > from {
@@ -239,19 +239,23 @@ exported! {
     (heddle_user_close_range) (first: c_uint, last: c_uint, flags: c_int) -> c_int {
         // SAFETY: no pointers.
         let close = |first, last| unsafe { libc::close_range(first, last, flags) };
-        if flags != 0 || first > last {
+        if flags & libc::CLOSE_RANGE_CLOEXEC as c_int != 0 || first > last {
             return close(first, last);
         }
-        let from = before_own(first, last, |first, last| {
-            close(first, last);
-        });
-        if from > last { 0 } else { close(from, last) }
+        let mut failed = 0;
+        let from = before_own(first, last, |first, last| failed = failed.min(close(first, last)));
+        if failed != 0 || from > last { failed } else { close(from, last) }
     }
 
     (heddle_user_closefrom) (first: c_int) -> () {
         let from = before_own(first.max(0).cast_unsigned(), c_uint::MAX, |first, last| {
-            // SAFETY: no pointers. Where the kernel has no such call they stay open.
-            unsafe { libc::close_range(first, last, 0) };
+            // SAFETY: no pointers.
+            if unsafe { libc::close_range(first, last, 0) } != 0 {
+                for fd in first..=last {
+                    // SAFETY: as above.
+                    unsafe { libc::close(fd.cast_signed()) };
+                }
+            }
         });
         // SAFETY: as above.
         unsafe { closefrom(from.cast_signed()) };

@@ -212,8 +212,8 @@ fn let_go_on(fd: c_int, place: &Counts) {
         heddle::thread::yield_now();
         let _ = raw::sleep_until(raw::now_ns() + NAP_NS);
     };
-    offer.end(turned);
-    if left(fd).is_some_and(|left| left.swap(false, Relaxed)) && !turned {
+    let has_ended = offer.end(turned);
+    if left(fd).is_some_and(|left| left.swap(false, Relaxed)) && !has_ended {
         raw::end_waits(fd);
     }
 }
@@ -263,13 +263,15 @@ impl Offer {
     }
 
     /// The number is about to be closed; `turned`: those for whom the copy is come from now on.
-    fn end(self, turned: bool) {
-        let Offer::Made(number, kept) = self else { return };
+    /// Whether the number was taken out of the reactors' sets.
+    fn end(self, turned: bool) -> bool {
+        let Offer::Made(number, kept) = self else { return false };
         if turned {
             raw::end_waits(number);
         } else {
             with_copies(|copies| copies.is_for(kept.place, 0, 0));
         }
+        turned
     }
 }
 
