@@ -100,6 +100,8 @@ pub(crate) struct Worker {
     vain_yields: Cell<u32>,
     /// Full threads that have yielded to others since the last look.
     yields: Cell<u32>,
+    /// The look before which it last gave up its CPU for these.
+    gave_up: Cell<u64>,
     lazy_served: Cell<u64>,
     /// The last activation that was the Lazy region's by its bound.
     lazy_turn: AtomicU64,
@@ -216,6 +218,7 @@ impl Worker {
             budget_full: Cell::new(1),
             vain_yields: Cell::new(0),
             yields: Cell::new(0),
+            gave_up: Cell::new(0),
             lazy_served: Cell::new(now),
             lazy_turn: AtomicU64::new(0),
             index,

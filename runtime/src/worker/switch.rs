@@ -22,6 +22,8 @@ use crate::{cpu, hibernate, sanitizer, sched};
 /// Yields for nobody after which the kernel thread gives up its CPU: a system call takes as long as
 /// all of them.
 const VAIN_YIELDS: u32 = 32;
+/// Time between two yields in the kernel while threads yield to each other.
+const GAP_NS: u64 = 20_000;
 
 impl Worker {
     /// The calling thread goes to the end of its queue; the next one runs.
@@ -113,7 +115,7 @@ impl Worker {
     #[inline(never)]
     fn yield_full_to_scheduler(&'static self, me: &'static Control) {
         if self.budget.get() == 0 && self.only_yield() {
-            rustix::thread::sched_yield();
+            self.yield_in_kernel();
         }
         self.offered.push_yielded(me);
         self.to_scheduler(me);
@@ -124,6 +126,16 @@ impl Worker {
     fn only_yield(&self) -> bool {
         let (switches, others) = (self.budget_full.get(), self.offered.len());
         others != 0 && switches != 0 && self.yields.get() >= switches - switches / 4
+    }
+
+    /// Gives up the CPU, unless it has just done so: where nobody else wants it that costs as much
+    /// as some twenty switches.
+    fn yield_in_kernel(&self) {
+        let looked = self.now.get();
+        if looked.saturating_sub(self.gave_up.get()) >= GAP_NS {
+            self.gave_up.set(looked);
+            rustix::thread::sched_yield();
+        }
     }
 
     /// Nobody here has anything to do: who spins may wait for a kernel thread, this process's or
