@@ -15,7 +15,8 @@
 //! Preemption: a full thread that has run for a slice while others wait is asked to leave
 //! (`preempt.rs`), and at once if one that waits is more urgent. While all threads of a worker use
 //! their slices up and are found where they were, they get less: they may spin for each other. For
-//! one that becomes ready who computes makes room, whatever it has left: `monitor/kept.rs`.
+//! one that becomes ready who computes makes room, whatever it has left: `monitor/kept.rs`. Those
+//! that compute are moved so that all get about as much: `monitor/fair.rs`.
 //! Slices are times by the clock: on a busy machine the monitor comes late.
 //!
 //! While all that are awake are blocked for long it looks seldom: `monitor/calm.rs`.
@@ -30,6 +31,7 @@
 mod calm;
 mod compensate;
 mod doze;
+mod fair;
 mod kept;
 
 use core::sync::atomic::AtomicU64;
@@ -54,6 +56,7 @@ use crate::worker::Worker;
 use self::calm::Bell;
 use self::compensate::Spares;
 use self::doze::Doze;
+use self::fair::{Fair, Load};
 use self::kept::Kept;
 
 /// Time between two looks.
@@ -121,6 +124,7 @@ impl Monitor {
                 calm_for: 0,
                 spares: Spares::default(),
                 kept: Kept::new(),
+                fair: Fair::default(),
             }
             .run();
         };
@@ -162,6 +166,8 @@ pub(crate) struct Seen {
     cpu_ns: u64,
     /// What it has had since the look before.
     ran_ns: u64,
+    /// What it did in this period.
+    load: Load,
 }
 
 impl Seen {
@@ -208,6 +214,7 @@ struct Watch {
     calm_for: u32,
     spares: Spares,
     kept: Kept,
+    fair: Fair,
 }
 
 impl Watch {
@@ -296,7 +303,9 @@ impl Watch {
         let now = clock::now_ns();
         self.elapsed = now - core::mem::replace(&mut self.last, now);
         self.kept.begin();
-        self.attend(now)
+        let busy = self.attend(now);
+        self.share();
+        busy
     }
 
     fn look_at(&mut self, worker: &'static Worker) {
@@ -308,8 +317,8 @@ impl Watch {
         if before.switches != switches {
             // More switches than that of the thread that was asked to leave: not all use theirs up.
             let used_up = if switches == before.switches + 1 { before.used_up } else { 0 };
-            let Seen { cpu_ns, granted, .. } = *before;
-            *before = Seen { switches, used_up, cpu_ns, granted, ..Seen::default() };
+            let Seen { cpu_ns, granted, load, .. } = *before;
+            *before = Seen { switches, used_up, cpu_ns, granted, load, ..Seen::default() };
         } else {
             before.same_for += 1;
             before.same_ns += self.elapsed;
@@ -361,7 +370,7 @@ impl Watch {
         }
         let computes = running.is_some_and(|thread| self.kept.computes(thread));
         kept::give_turn(worker, &mut seen, computes);
-        worker.seen.set(seen);
+        fair::keep(worker, seen);
         worker.blocked.store(blocked, Relaxed);
         if in_place && stuck {
             self.kept.add_in_place(worker);

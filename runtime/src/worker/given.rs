@@ -33,6 +33,14 @@ impl Worker {
         other.notify();
     }
 
+    /// As [`Worker::hand_over`], of at most `count` ready ones.
+    pub fn hand_some(&'static self, other: &'static Worker, count: u32) {
+        let _pin = full::pin();
+        if other.steal_from(self, count) != 0 {
+            other.notify();
+        }
+    }
+
     /// Has others take of what is ready here: all, if this worker is surplus.
     pub(super) fn share(&'static self, now: u64) {
         if self.rest.swap(false, Relaxed) {

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * Threads that compute get about as much CPU time each, also where there are more than processors
+ * and none of them ever waits: three on two processors do not share them as one and two.
+ */
+#define _GNU_SOURCE
+#include "check.h"
+
+enum {
+	THREADS = 3,
+	RUN_MS = 1500,
+	/* Other programs take of the processors what they like, and not evenly. */
+	TRIES = 5,
+	PERCENT_MAX = 150,
+};
+
+static int ends;
+
+static void *computes(void *used)
+{
+	volatile unsigned number = 1;
+	struct timespec now;
+
+	while (!__atomic_load_n(&ends, __ATOMIC_RELAXED))
+		for (int i = 0; i < 1000; i++)
+			number = number * 1664525 + 1013904223;
+	CHECK_EQ(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now), 0);
+	*(long *)used = now.tv_sec * 1000 + now.tv_nsec / 1000000;
+	return NULL;
+}
+
+/* How much the one has that has most, of 100 of the one that has least. */
+static long percent(void)
+{
+	pthread_t threads[THREADS];
+	long used[THREADS], least, most;
+
+	__atomic_store_n(&ends, 0, __ATOMIC_RELAXED);
+	for (int i = 0; i < THREADS; i++)
+		CHECK_EQ(pthread_create(&threads[i], NULL, computes, &used[i]), 0);
+	sleep_ms(RUN_MS);
+	__atomic_store_n(&ends, 1, __ATOMIC_RELAXED);
+	for (int i = 0; i < THREADS; i++)
+		CHECK_EQ(pthread_join(threads[i], NULL), 0);
+	least = most = used[0];
+	for (int i = 1; i < THREADS; i++) {
+		least = used[i] < least ? used[i] : least;
+		most = used[i] > most ? used[i] : most;
+	}
+	printf("%ld to %ld ms\n", least, most);
+	return least == 0 ? 100 * most : 100 * most / least;
+}
+
+int main(void)
+{
+	for (int i = 0; i < TRIES; i++)
+		if (percent() <= PERCENT_MAX)
+			return 0;
+	CHECK(!"equal shares");
+}
