@@ -59,13 +59,15 @@ static bool is_free(struct lock *lock)
 void process_ends(void)
 {
 	struct control *here = load_acquire(&control);
-	int error = errno;
 	uint32_t taken;
+	int error;
 
-	/* A filter on system calls may kill who asks for anything but its end. */
+	/* A filter on system calls may kill who asks for anything but its end. A child that has
+	 * this memory may have no errno: sandboxes make such with an empty thread-local storage. */
 	if (!process_has_table() || calls_filtered() || here->pid != (int32_t)getpid() ||
 	    __atomic_exchange_n(&here->measured, 1, __ATOMIC_ACQ_REL))
 		return;
+	error = errno;
 	/* A handler may have interrupted us in the middle of a change, and now ends the process. */
 	if (!is_free(&here->uses) || !is_free(&here->slow))
 		return;
@@ -98,13 +100,12 @@ __attribute__((destructor)) static void destructor(void)
 void process_goes_on(void)
 {
 	struct control *here = load_acquire(&control);
-	int error = errno;
 
+	/* None of this changes errno. */
 	if (process_has_table() && !calls_filtered() && here->pid == (int32_t)getpid()) {
 		__atomic_fetch_and(&table.header->flags, ~HEDDLE_TABLE_ENDED, __ATOMIC_RELEASE);
 		store(&here->measured, 0);
 	}
-	errno = error;
 }
 
 EXPORT __attribute__((noreturn)) void _exit(int status)
