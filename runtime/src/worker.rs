@@ -96,8 +96,9 @@ pub(crate) struct Worker {
     /// The clock at the last look.
     pub now: Cell<u64>,
     budget_full: Cell<u32>,
-    /// Yields of full threads since the kernel thread last gave up its CPU in one.
-    vain_yields: Cell<u32>,
+    /// Yields of full threads since the kernel thread last gave up its CPU in one, and when the
+    /// last one was.
+    vain_yields: Cell<(u32, u64)>,
     /// Full threads that have yielded to others since the last look.
     yields: Cell<u32>,
     /// The look before which it last gave up its CPU for these.
@@ -216,7 +217,7 @@ impl Worker {
             post: Cell::new(Post::None),
             now: Cell::new(now),
             budget_full: Cell::new(1),
-            vain_yields: Cell::new(0),
+            vain_yields: Cell::new((0, 0)),
             yields: Cell::new(0),
             gave_up: Cell::new(0),
             lazy_served: Cell::new(now),

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
  * Threads that spin by sched_yield leave the processor to the one that they wait for, whichever
- * kernel thread that is: the main thread here, with one processor for all of them.
+ * kernel thread that is: the main thread here, with one processor for all of them. One that pauses
+ * for long before each yield leaves it at the first one.
  */
 #define _GNU_SOURCE
 #include "check.h"
@@ -13,6 +14,9 @@ enum {
 	/* Of each thread in each round. Where they did not, the kernel's slices have room for more
 	 * than 2000. */
 	YIELDS_MAX = 700,
+	TURNS = 200,
+	PAUSES = 20000,
+	YIELDS_PER_TURN_MAX = 8,
 };
 
 static int phase, seen;
@@ -30,6 +34,31 @@ static void *spins(void *unused)
 		__atomic_fetch_add(&seen, 1, __ATOMIC_ACQ_REL);
 	}
 	__atomic_fetch_add(&yields, own, __ATOMIC_RELAXED);
+	return unused;
+}
+
+static int turn;
+
+/* Hands the turn back and forth; how often it has yielded. */
+static long takes_turns(int own)
+{
+	long count = 0;
+
+	for (int i = 0; i < TURNS; i++) {
+		while (__atomic_load_n(&turn, __ATOMIC_ACQUIRE) != own) {
+			for (volatile int k = 0; k < PAUSES; k++)
+				;
+			sched_yield();
+			count++;
+		}
+		__atomic_store_n(&turn, !own, __ATOMIC_RELEASE);
+	}
+	return count;
+}
+
+static void *pauses(void *unused)
+{
+	yields = takes_turns(1);
 	return unused;
 }
 
@@ -58,5 +87,10 @@ int main(void)
 		CHECK_EQ(pthread_join(threads[i], NULL), 0);
 	printf("%ld yields of each in a round\n", yields / THREADS / ROUNDS);
 	CHECK(yields <= (long)YIELDS_MAX * THREADS * ROUNDS);
+	CHECK_EQ(pthread_create(&threads[0], NULL, pauses, NULL), 0);
+	takes_turns(0);
+	CHECK_EQ(pthread_join(threads[0], NULL), 0);
+	printf("%ld yields in a turn\n", yields / TURNS);
+	CHECK(yields <= (long)YIELDS_PER_TURN_MAX * TURNS);
 	return 0;
 }

@@ -22,6 +22,9 @@ use crate::{cpu, hibernate, sanitizer, sched};
 /// Yields for nobody after which the kernel thread gives up its CPU: a system call takes as long as
 /// all of them.
 const VAIN_YIELDS: u32 = 32;
+/// It gives it up at once where so much time has passed since the yield before: as spin locks do
+/// that pause between two yields.
+const VAIN_GAP_NS: u64 = 1_000;
 /// Time between two yields in the kernel while threads yield to each other.
 const GAP_NS: u64 = 20_000;
 
@@ -143,11 +146,12 @@ impl Worker {
     #[cold]
     #[inline(never)]
     fn yield_in_vain(&self) {
-        let count = self.vain_yields.get() + 1;
-        self.vain_yields.set(count % VAIN_YIELDS);
-        if count == VAIN_YIELDS {
-            rustix::thread::sched_yield();
+        let ((count, last), now) = (self.vain_yields.get(), clock::now_ns());
+        if count + 1 < VAIN_YIELDS && now.saturating_sub(last) < VAIN_GAP_NS {
+            return self.vain_yields.set((count + 1, now));
         }
+        rustix::thread::sched_yield();
+        self.vain_yields.set((0, clock::now_ns()));
     }
 
     /// As [`Worker::yield_full`], but those that were preempted do not go first.
