@@ -43,6 +43,8 @@ struct Own {
     answers: Cell<bool>,
     /// When it has waited for a disk last.
     waited_ns: Cell<u64>,
+    /// Of a kernel thread: a signal handler ends its wait. [`interruptibly`].
+    interruptible: Cell<bool>,
 }
 
 impl Own {
@@ -50,8 +52,8 @@ impl Own {
         let (thread, pins) = (Cell::new(thread), Cell::new(pins));
         let (has_work, answers) = (Cell::new(false), Cell::new(false));
         let (left_at, left_after) = (Cell::new(Place::NOWHERE), Cell::new(u32::MAX));
-        let waited_ns = Cell::new(0);
-        Own { thread, pins, has_work, left_at, left_after, answers, waited_ns }
+        let (waited_ns, interruptible) = (Cell::new(0), Cell::new(false));
+        Own { thread, pins, has_work, left_at, left_after, answers, waited_ns, interruptible }
     }
 }
 
@@ -195,6 +197,20 @@ pub(crate) fn answering_nowhere(answer: fn() -> bool) -> bool {
 /// perhaps.
 pub fn jumped() {
     OWN.with(|own| own.answers.set(false));
+}
+
+/// Makes a call of a kernel thread's in which a wait ends as cancelled when the kernel ends its own
+/// for a signal handler. What the handler waits for, or one that it leaves by a jump, ends so too.
+pub fn interruptibly<T>(call: impl FnOnce() -> T) -> T {
+    OWN.with(|own| own.interruptible.set(true));
+    let result = call();
+    OWN.with(|own| own.interruptible.set(false));
+    result
+}
+
+/// Whether the calling thread is in a call of [`interruptibly`].
+pub(crate) fn is_interruptible() -> bool {
+    OWN.with(|own| own.interruptible.get())
 }
 
 /// Whether the calling thread is in a call of [`answering`].

@@ -284,7 +284,10 @@ fn wait_in_kernel(me: &'static Control, mut deadline: u64) -> Outcome {
             }
             left = Some(Duration::from_nanos(deadline - now));
         }
-        futex::wait(word, FUTEX_WAITING as u32, left);
+        let is_interrupted = futex::wait(word, FUTEX_WAITING as u32, left);
+        if is_interrupted && full::is_interruptible() && expire(me, Outcome::Cancelled) {
+            break;
+        }
     }
     word.store(FUTEX_WAITING as u32, Relaxed);
     record.set_state(State::Ready);

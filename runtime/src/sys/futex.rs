@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use rustix::thread::futex;
 
-/// Sleeps while `*word == expected`, at most for `timeout`. Spurious returns are possible.
-pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
+/// Sleeps while `*word == expected`, at most for `timeout`. Spurious returns are possible: every
+/// outcome means to look at the word again. True: a signal handler has run that ends system calls.
+pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> bool {
     let timeout = timeout.and_then(|t| rustix::time::Timespec::try_from(t).ok());
-    // Every outcome (woken, value changed, timed out, interrupted) means: look at the word again.
-    let _ = futex::wait(word, futex::Flags::PRIVATE, expected, timeout.as_ref());
+    let result = futex::wait(word, futex::Flags::PRIVATE, expected, timeout.as_ref());
+    result == Err(rustix::io::Errno::INTR)
 }
 
 /// Wakes at most `count` sleepers of `word`.

@@ -244,9 +244,11 @@ impl Call {
         }
         let manner = Manner { bits, ..Manner::PLAIN };
         // SAFETY: the caller's word.
-        let ended =
-            errno::kept(|| unsafe { sync::wait_called(word, self.value, until, manner, false) });
-        told(ended)
+        let wait = || unsafe { sync::wait_called(word, self.value, until, manner, false) };
+        told(errno::kept(|| match crate::me() {
+            Some(_) => wait(),
+            None => raw::interruptibly(wait),
+        }))
     }
 
     /// A wait for a word that another process may wake; `None` when it is the kernel's as it is.

@@ -126,28 +126,38 @@ const LOOKS_MAX: u32 = 50;
 ///
 /// # Safety
 /// As the exported functions.
-unsafe fn join_main(thread: pthread_t, result: *mut *mut c_void, until: Moment) -> c_int {
+unsafe fn join_main(
+    thread: pthread_t,
+    result: *mut *mut c_void,
+    until: Moment,
+    mut is_cancellable: bool,
+) -> c_int {
     let past = timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the caller's thread.
     let now = unsafe { pthread_clockjoin_np(thread, result, libc::CLOCK_REALTIME, &past) };
     if now != libc::ETIMEDOUT {
         return now;
     }
-    let what = Call::JoinMain as u32;
-    let manner = Manner { is_cancellable: crate::me().is_some(), what, ..Manner::PLAIN };
     // SAFETY: the thread's own words, which stay.
     let end = unsafe { &(*own::words_of(thread)).end };
-    match errno::kept(|| wait_while(end, 0, until, manner)) {
-        Ended::TimedOut => libc::ETIMEDOUT,
-        Ended::Cancelled => cancel::act(),
-        Ended::Woken | Ended::Changed => {
-            if !result.is_null() {
-                // SAFETY: the caller's place.
-                unsafe { result.write(kernel::result_of_main()) };
+    loop {
+        let what = Call::JoinMain as u32;
+        let manner = Manner { is_cancellable, what, ..Manner::PLAIN };
+        match errno::kept(|| wait_while(end, 0, until, manner)) {
+            Ended::TimedOut => return libc::ETIMEDOUT,
+            Ended::Cancelled => {
+                cancel::test();
+                // As in `join`.
+                is_cancellable = false;
             }
-            0
+            Ended::Woken | Ended::Changed => break,
         }
     }
+    if !result.is_null() {
+        // SAFETY: the caller's place.
+        unsafe { result.write(kernel::result_of_main()) };
+    }
+    0
 }
 
 /// Joins a kernel thread; the caller is a full thread. `whole` is the C library's way.
@@ -217,7 +227,9 @@ pub unsafe extern "C-unwind" fn heddle_user_pthread_join(
         // SAFETY: as above.
         Some(_) => unsafe { join(thread, result, Moment::Never, is_cancellable) },
         // SAFETY: as above.
-        None if kernel::is_main(thread) => unsafe { join_main(thread, result, Moment::Never) },
+        None if kernel::is_main(thread) => unsafe {
+            join_main(thread, result, Moment::Never, is_cancellable)
+        },
         // SAFETY: as above.
         None if crate::me().is_none() => unsafe { real::pthread_join(thread, result) },
         // SAFETY: as above.
@@ -237,7 +249,7 @@ unsafe extern "C-unwind" fn heddle_user_pthread_tryjoin_np(
         // SAFETY: as above.
         return unsafe {
             match kernel::is_main(thread) {
-                true => match join_main(thread, result, Moment::Monotonic(0)) {
+                true => match join_main(thread, result, Moment::Monotonic(0), false) {
                     libc::ETIMEDOUT => libc::EBUSY,
                     other => other,
                 },
@@ -285,7 +297,7 @@ unsafe extern "C-unwind" fn heddle_user_pthread_clockjoin_np(
         };
         match until {
             Ok(until) if is_full => join(thread, result, until, is_cancellable),
-            Ok(until) if is_main => join_main(thread, result, until),
+            Ok(until) if is_main => join_main(thread, result, until, is_cancellable),
             Ok(until) => join_kernel(thread, result, until, || {
                 pthread_clockjoin_np(thread, result, clock, at)
             }),
