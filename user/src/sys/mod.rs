@@ -15,6 +15,7 @@ pub mod own_memory;
 pub mod plain;
 pub mod probed;
 pub mod proxy;
+mod rings;
 pub mod robust;
 pub mod scheduling;
 pub mod signals;

@@ -3,8 +3,8 @@
 //! Taken are the calls that would tell of the worker instead of the thread, change it, or hold it:
 //! futex on a word of this process, for all threads, in all of its calls; what takes or tells a
 //! full thread's number; its CPU time, the yield, its mask, its alternate stack, its end, and what
-//! is in `scheduling.rs` and `kept.rs`, for full threads; a fork. All else goes to the kernel; what
-//! may sleep there so that the signals of a full thread end it.
+//! is in `scheduling.rs`, `kept.rs` and `rings.rs`, for full threads; a fork. All else goes to the
+//! kernel; what may sleep there so that the signals of a full thread end it.
 //!
 //! # Safety
 //! For the exported function: as the C library's function of the same name.
@@ -12,7 +12,7 @@
 use core::ffi::{c_int, c_long, c_ulong};
 
 use super::futex::{self, Call};
-use super::{cpu_clock, identity, interruptible, kept, own_memory, scheduling};
+use super::{cpu_clock, identity, interruptible, kept, own_memory, rings, scheduling};
 use crate::calls::mask;
 use crate::errno;
 use crate::threads::signals::{self, Ran, actions, alternate, process};
@@ -47,6 +47,9 @@ pub unsafe extern "C-unwind" fn heddle_user_syscall(
         }
         libc::SYS_sigaltstack if kept::has_none() => {
             running().map(|me| alternate::by_number(me, a as *const _, b as *mut _).map(|()| 0))
+        }
+        libc::SYS_io_uring_setup | libc::SYS_io_uring_register if kept::has_none() => {
+            rings::answer(number, [a, b, c, d, e, f])
         }
         libc::SYS_exit if kept::has_none() => match running() {
             Some(me) => end::end_by_number(me),
@@ -101,7 +104,7 @@ fn forked(number: c_long, arguments: [usize; 6]) -> c_long {
     result
 }
 
-fn real(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> c_long {
+pub(super) fn real(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> c_long {
     // SAFETY: the caller's arguments.
     unsafe { libc::syscall(number, a, b, c, d, e, f) }
 }
