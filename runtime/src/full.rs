@@ -43,8 +43,8 @@ struct Own {
     answers: Cell<bool>,
     /// When it has waited for a disk last.
     waited_ns: Cell<u64>,
-    /// Of a kernel thread: a signal handler ends its wait. [`interruptibly`].
-    interruptible: Cell<bool>,
+    /// Of a kernel thread whose wait a handler ends: where its stack was ([`interruptibly`]).
+    interruptible: Cell<usize>,
 }
 
 impl Own {
@@ -52,7 +52,7 @@ impl Own {
         let (thread, pins) = (Cell::new(thread), Cell::new(pins));
         let (has_work, answers) = (Cell::new(false), Cell::new(false));
         let (left_at, left_after) = (Cell::new(Place::NOWHERE), Cell::new(u32::MAX));
-        let (waited_ns, interruptible) = (Cell::new(0), Cell::new(false));
+        let (waited_ns, interruptible) = (Cell::new(0), Cell::new(0));
         Own { thread, pins, has_work, left_at, left_after, answers, waited_ns, interruptible }
     }
 }
@@ -193,24 +193,32 @@ pub(crate) fn answering_nowhere(answer: fn() -> bool) -> bool {
     result
 }
 
-/// The calling thread has left by a jump what it was in the middle of: a call of [`answering`],
-/// perhaps.
-pub fn jumped() {
-    OWN.with(|own| own.answers.set(false));
+/// The calling thread leaves by a jump what it is in the middle of, a call of [`answering`] or
+/// [`interruptibly`] perhaps; its stack pointer becomes `target`.
+pub fn jumped(target: usize) {
+    OWN.with(|own| {
+        own.answers.set(false);
+        // One within a handler, as a rule, leaves no call that the handler has interrupted.
+        if target > own.interruptible.get() {
+            own.interruptible.set(0);
+        }
+    });
 }
 
 /// Makes a call of a kernel thread's in which a wait ends as cancelled when the kernel ends its own
-/// for a signal handler. What the handler waits for, or one that it leaves by a jump, ends so too.
+/// for a signal handler.
 pub fn interruptibly<T>(call: impl FnOnce() -> T) -> T {
-    OWN.with(|own| own.interruptible.set(true));
+    let marker = 0_u8;
+    let place = core::hint::black_box(&raw const marker) as usize;
+    let before = OWN.with(|own| own.interruptible.replace(place));
     let result = call();
-    OWN.with(|own| own.interruptible.set(false));
+    OWN.with(|own| own.interruptible.set(before));
     result
 }
 
 /// Whether the calling thread is in a call of [`interruptibly`].
 pub(crate) fn is_interruptible() -> bool {
-    OWN.with(|own| own.interruptible.get())
+    OWN.with(|own| own.interruptible.get() != 0)
 }
 
 /// Whether the calling thread is in a call of [`answering`].

@@ -370,7 +370,7 @@ impl Watch {
         }
         let computes = running.is_some_and(|thread| self.kept.computes(thread));
         kept::give_turn(worker, &mut seen, computes);
-        fair::keep(worker, seen);
+        fair::keep(worker, seen, running);
         worker.blocked.store(blocked, Relaxed);
         if in_place && stuck {
             self.kept.add_in_place(worker);

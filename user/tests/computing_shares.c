@@ -11,7 +11,9 @@ enum {
 	RUN_MS = 1500,
 	/* Other programs take of the processors what they like, and not evenly. */
 	TRIES = 5,
-	PERCENT_MAX = 150,
+	/* Where it is always the same one that has a processor for itself it is 200, and 150 where
+	 * one other has it now and then. */
+	PERCENT_MAX = 140,
 };
 
 static int ends;
@@ -51,8 +53,22 @@ static long percent(void)
 	return least == 0 ? 100 * most : 100 * most / least;
 }
 
+/* Two processors, or one if there are no more. */
+static void take_two(void)
+{
+	cpu_set_t all, two;
+
+	CHECK_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+	CPU_ZERO(&two);
+	for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&two) < 2; cpu++)
+		if (CPU_ISSET(cpu, &all))
+			CPU_SET(cpu, &two);
+	CHECK_EQ(sched_setaffinity(0, sizeof two, &two), 0);
+}
+
 int main(void)
 {
+	take_two();
 	for (int i = 0; i < TRIES; i++)
 		if (percent() <= PERCENT_MAX)
 			return 0;

@@ -37,6 +37,17 @@ static const unsigned kinds[] = {
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
+/* What does not go together, and what is only for one that has a registered descriptor. */
+static const unsigned odd[] = {
+	IORING_SETUP_DEFER_TASKRUN,
+	IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_TASKRUN_FLAG,
+	IORING_SETUP_SQPOLL | IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN,
+	1U << 31,
+};
+enum { ODD = sizeof odd / sizeof *odd };
+
+/* Whether the kernel has such, and what it makes of those. */
+static int exist[KINDS], errors[ODD];
 static int ends;
 
 /* A registered number of the ring, or -1: the kernel need not have such. */
@@ -50,15 +61,28 @@ static int registered(int fd)
 	return -1;
 }
 
+/* The error's number, or 0. */
+static int error_of(unsigned flags)
+{
+	struct io_uring_params params = { .flags = flags };
+	int fd = syscall(SYS_io_uring_setup, ENTRIES, &params);
+
+	if (fd < 0)
+		return errno;
+	CHECK_EQ(close(fd), 0);
+	return 0;
+}
+
 static void *has_ring(void *kind)
 {
 	const unsigned flags = kinds[(intptr_t)kind % KINDS];
 	struct io_uring_params params = { .flags = flags };
-	int fd = syscall(SYS_io_uring_setup, ENTRIES, &params);
 
-	/* An older kernel knows fewer flags. */
-	if (fd < 0 && errno == EINVAL && flags)
+	for (int i = 0; i < ODD; i++)
+		CHECK_EQ(error_of(odd[i]), errors[i]);
+	if (!exist[(intptr_t)kind % KINDS])
 		return kind;
+	int fd = syscall(SYS_io_uring_setup, ENTRIES, &params);
 	CHECK(fd >= 0);
 	CHECK_EQ(params.flags, flags);
 	size_t bytes = params.sq_off.array + params.sq_entries * sizeof(unsigned);
@@ -114,6 +138,14 @@ int main(void)
 	if (!(params.features & IORING_FEAT_SINGLE_MMAP))
 		SKIP("rings are in two parts here");
 	CHECK_EQ(close(fd), 0);
+	for (int i = 0; i < KINDS; i++) {
+		int error = error_of(kinds[i]);
+
+		CHECK(error == 0 || error == EINVAL);
+		exist[i] = !error;
+	}
+	for (int i = 0; i < ODD; i++)
+		errors[i] = error_of(odd[i]);
 	for (intptr_t i = 0; i < THREADS; i++)
 		CHECK_EQ(pthread_create(&threads[i], NULL, has_ring, (void *)i), 0);
 	CHECK_EQ(pthread_create(&beside, NULL, computes, NULL), 0);

@@ -8,7 +8,8 @@
 //!
 //! - libheddle-user alone, as it is, with one worker, and with rings;
 //! - `heddle run --threads user`, so with both libraries and the plan;
-//! - libheddle-user where it makes kernel threads alone, as when the runtime can't start;
+//! - libheddle-user where it makes kernel threads alone, as when the runtime can't start (all but
+//!   [`LIMITS`]);
 //! - with the C libraries of other Debian releases, their loaders called directly
 //!   (`scripts/c-libraries`).
 //!
@@ -77,6 +78,8 @@ impl Way {
 
 /// Has the library make kernel threads.
 const REFUSED: &[(&str, &str)] = &[("HEDDLE_BACKEND", "native")];
+/// One that makes a thread, and leaves its standard error alone.
+const SAYS: &str = "join_main";
 /// Programs that ask for more than kernel threads do beside the library, and why.
 const LIMITS: [(&str, &str); 2] = [
     ("sync_kinds", "a kernel thread that waits for a shared condition is not cancelled there"),
@@ -223,6 +226,9 @@ impl Suite {
         match programs::run_limited(command, &log, TIME_LIMIT) {
             Outcome::Pass if was_refused(&log) && way.env != REFUSED => {
                 Outcome::Fail("it ran on kernel threads".into())
+            }
+            Outcome::Pass if way.env == REFUSED && program.name() == SAYS && !was_refused(&log) => {
+                Outcome::Fail("it ran on user-level threads".into())
             }
             outcome => outcome,
         }

@@ -181,9 +181,9 @@ What differs with --threads user:
   kernel thread (heddle-proxy) that sleeps beside it as long as it lives: the kernel releases robust
   mutexes by that one when the process ends or is killed. Where the kernel makes no more threads,
   those that the thread holds when the process ends stay held.
-  Rings of io_uring that a thread makes by syscall() are for any issuer, whatever it asks for, and
-  ring descriptors are not registered (EINVAL). Those that liburing makes are as it asks: one for a
-  single issuer fails (EEXIST) once its thread has another worker.
+  Rings of io_uring that a thread makes by syscall() are for any issuer and defer no work, whatever
+  it asks for, and ring descriptors are not registered (EINVAL). Those that liburing makes are as it
+  asks: one for a single issuer fails (EEXIST) once its thread has another worker.
   A thread's clock of CPU time is its own, but no timer goes by it (ENOTSUP);
   getrusage(RUSAGE_THREAD) tells CPU time alone, all of it as the user's.
   Policy, sizes of stacks, report and profile are as with kernel threads. Classes, priorities and

@@ -8,14 +8,17 @@
 //! had least to where each had most. It moves one also where those that are left have no less then:
 //! of three threads on two workers another one is alone in each period.
 //!
-//! Invariant: only those are moved that were preempted, from workers where hardly anybody else was
-//! ready: who waits for events and time stays where these come.
+//! Invariant: only those are moved that were preempted, or yielded beside such, from workers where
+//! hardly anybody else was ready: who waits for events and time stays where these come.
+//!
+//! Not here: a thread counts as one, whatever its group's weight.
 
 use core::cmp::Ordering;
 use core::ptr;
 use core::sync::atomic::Ordering::Relaxed;
 
 use super::{Seen, Watch};
+use crate::control::Control;
 use crate::full;
 use crate::worker::Worker;
 
@@ -128,9 +131,12 @@ fn waiting(worker: &Worker) -> u32 {
     worker.offered.len() + worker.fresh.len() + worker.ready.load(Relaxed)
 }
 
-/// Keeps what was seen of `worker` at this look, and adds it to the period.
-pub(super) fn keep(worker: &Worker, mut seen: Seen) {
-    seen.load.add(worker, seen.ran_ns);
+/// Keeps what was seen of `worker`, which runs `running`, at this look, and adds it to the period.
+/// One that has a time-critical thread takes no part: it has nothing for those that come.
+pub(super) fn keep(worker: &Worker, mut seen: Seen, running: Option<&Control>) {
+    if !running.is_some_and(Control::is_critical) && worker.offered.fast_priority() == 0 {
+        seen.load.add(worker, seen.ran_ns);
+    }
     worker.seen.set(seen);
 }
 

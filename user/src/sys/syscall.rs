@@ -48,8 +48,8 @@ pub unsafe extern "C-unwind" fn heddle_user_syscall(
         libc::SYS_sigaltstack if kept::has_none() => {
             running().map(|me| alternate::by_number(me, a as *const _, b as *mut _).map(|()| 0))
         }
-        libc::SYS_io_uring_setup | libc::SYS_io_uring_register if kept::has_none() => {
-            rings::answer(number, [a, b, c, d, e, f])
+        libc::SYS_io_uring_setup | libc::SYS_io_uring_register => {
+            rings::answer(number, [a, b, c, d, e, f], kept::has_none())
         }
         libc::SYS_exit if kept::has_none() => match running() {
             Some(me) => end::end_by_number(me),

@@ -39,7 +39,7 @@ unsafe extern "C-unwind" fn heddle_user_switch_mask(old: *mut ucontext_t, new: *
         // SAFETY: as above.
         unsafe { mask_in(old).write(before) };
     }
-    raw::jumped();
+    raw::jumped(usize::MAX);
     if after != before {
         mask::set_own(after);
     }

@@ -63,12 +63,11 @@ unsafe extern "C" fn heddle_user_before_sigsetjmp(buffer: *mut Buffer, savemask:
 /// # Safety
 /// 1. `sigsetjmp` or `setjmp` has filled the buffer.
 unsafe fn restore(buffer: *mut Buffer) {
-    if crate::me().is_some() {
-        raw::jumped();
-    }
+    // SAFETY: by 1; a short one has these, too.
+    let target = stack_pointer(unsafe { &(*buffer).registers });
+    raw::jumped(target);
     if let Some(me) = this() {
-        // SAFETY: by 1; a short one has these, too.
-        shells::leave_below(me, stack_pointer(unsafe { &(*buffer).registers }));
+        shells::leave_below(me, target);
     } else {
         stray::jumped();
     }
