@@ -11,7 +11,8 @@
 //! 3. The locks inside of the runtime are held pinned, as are those of std that it uses: whoever
 //!    waits for one, on a worker, waits for a thread that runs.
 //!
-//! A program without full threads pays for none of this: [`exist`] is false.
+//! A program without full threads pays for none of this: [`exist`] is false, and pins are not
+//! counted unless [`count_pins`] asks for it.
 
 use core::cell::Cell;
 use core::ops::Deref;
@@ -64,6 +65,9 @@ thread_local! {
 /// A full thread was made.
 static EXIST: AtomicBool = AtomicBool::new(false);
 
+/// Pins are counted.
+static COUNTED: AtomicBool = AtomicBool::new(false);
+
 /// Whether there may be full threads.
 #[inline(always)]
 pub fn exist() -> bool {
@@ -76,8 +80,15 @@ pub(crate) fn expect() {
         if let Some(runtime) = crate::runtime::get() {
             runtime.make_first_spare();
         }
+        count_pins();
         EXIST.store(true, Relaxed);
     }
+}
+
+/// Kernel threads wait as full ones do, and their signal handlers wake others, perhaps before there
+/// is a full thread: from now on who is in the middle of the lot is known by its pin.
+pub fn count_pins() {
+    COUNTED.store(true, Relaxed);
 }
 
 /// The program is about to have the kernel filter its system calls: from now on full threads cause
@@ -270,15 +281,15 @@ pub struct Pin(bool);
 /// Keeps the calling thread on its worker.
 #[inline(always)]
 pub fn pin() -> Pin {
-    let exist = exist();
-    if exist {
+    let counts = COUNTED.load(Relaxed);
+    if counts {
         #[cfg(feature = "sim")]
         crate::sim::preemption();
         OWN.with(|own| own.pins.set(own.pins.get() + 1));
         // What the pin is for comes after it, for a signal handler on this thread too.
         compiler_fence(SeqCst);
     }
-    Pin(exist)
+    Pin(counts)
 }
 
 /// The caller is pinned for longer than this lives.

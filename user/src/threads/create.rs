@@ -75,6 +75,7 @@ pub unsafe fn make(
             Err(error) => report_refusal(&error),
         }
     }
+    raw::count_pins();
     errno::kept(prepare);
     // SAFETY: as the caller promises.
     errno::kept(|| unsafe {
