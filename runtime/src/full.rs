@@ -68,7 +68,7 @@ static EXIST: AtomicBool = AtomicBool::new(false);
 /// Pins are counted.
 static COUNTED: AtomicBool = AtomicBool::new(false);
 
-/// Whether there may be full threads.
+/// Whether there may be full threads: from shortly before the first one is made.
 #[inline(always)]
 pub fn exist() -> bool {
     EXIST.load(Relaxed)

@@ -351,7 +351,6 @@ pub use crate::stack::overflow::{
 
 pub use crate::sched::{cancel_kernel_thread, control_block, end_kernel_thread, has_request};
 
-/// Whether there may be full threads: from shortly before the first one is made.
 pub use crate::full::{count_pins, exist as full_threads_exist};
 
 /// Lets no full thread be preempted while it is in `[low, high)`: the text of a library around the

@@ -5,9 +5,9 @@
 //! table in which ring descriptors are registered. A full thread has another kernel thread after
 //! the next wait: it would be refused there, or find another thread's ring by its index. So its
 //! rings are made for any issuer, and their work is done when it comes; ring descriptors are not
-//! registered, as by a kernel that can't: libraries go on with the descriptor then. So are rings
-//! that are made for whoever enables them. What the kernel has for rings of deferred work alone
-//! (another size, receiving without a copy) it refuses.
+//! registered, as by a kernel that can't: libraries go on with the descriptor then. What the kernel
+//! has for rings of deferred work alone (another size, receiving without a copy) it refuses. A ring
+//! that is made disabled is for any issuer whoever makes it: a full thread may enable it.
 //!
 //! The main thread's are as ever otherwise. Not here: rings made by a library that enters the
 //! kernel by itself, as liburing does; and what a kernel thread had submitted that leaves its seat
