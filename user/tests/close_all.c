@@ -7,6 +7,7 @@
 #include "check.h"
 #include <fcntl.h>
 #include <poll.h>
+#include <semaphore.h>
 
 enum { FIRST = 3, NUMBERS = 1024, THREADS = 4, WAIT_MS = 5 };
 
@@ -44,6 +45,7 @@ static void (*const WAYS[])(void) = { by_loop, by_range, by_closefrom, by_copies
 enum { COUNT = sizeof WAYS / sizeof *WAYS };
 
 static int ends[THREADS][2];
+static sem_t polled;
 
 static void *waits(void *index)
 {
@@ -52,6 +54,7 @@ static void *waits(void *index)
 	char byte;
 
 	CHECK_EQ(poll(&entry, 1, WAIT_MS), 0);
+	CHECK_EQ(sem_post(&polled), 0);
 	CHECK_EQ(read(own[0], &byte, 1), 1);
 	sleep_ms(WAIT_MS);
 	return NULL;
@@ -66,7 +69,9 @@ static void wait_together(void)
 		CHECK_EQ(ends[i][0], FIRST + 2 * i);
 		CHECK_EQ(pthread_create(&threads[i], NULL, waits, (void *)(intptr_t)i), 0);
 	}
-	sleep_ms(2 * WAIT_MS);
+	for (int i = 0; i < THREADS; i++)
+		CHECK_EQ(sem_wait(&polled), 0);
+	sleep_ms(WAIT_MS);
 	for (int i = 0; i < THREADS; i++)
 		CHECK_EQ(write(ends[i][1], "x", 1), 1);
 	for (int i = 0; i < THREADS; i++)
@@ -84,6 +89,7 @@ int main(void)
 	pthread_t thread;
 
 	closefrom(FIRST);
+	CHECK_EQ(sem_init(&polled, 0, 0), 0);
 	for (intptr_t way = 0; way < COUNT; way++) {
 		wait_together();
 		WAYS[way]();

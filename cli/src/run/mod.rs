@@ -155,7 +155,9 @@ What differs with --threads user:
   which a line says. They stand from 1000 on, then from 768 and 512 on, and where RLIMIT_NOFILE
   is lower near its end, so the program's numbers are those that it would have. For an instant each
   has the lowest free number, a new worker's later on too, and so has what heddle looks up in /proc:
-  what another thread opens in that instant gets the next one. exec closes them, a forked child may.
+  socket, pipe, dup and others that wait for nothing are held until then, but what another thread
+  gets in that instant from open, accept, recvmsg, the C library (fopen) or by syscall() may have
+  the next one. exec closes them, a forked child may.
   To close, close_range, closefrom, dup2 and dup3 of the program they are none (EBADF). It must not
   close them by syscall(), nor put others there so: then threads that wait for a descriptor wait for
   ever, and what stands there instead may be written to. They count for

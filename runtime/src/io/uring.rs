@@ -13,8 +13,10 @@ use core::cell::{Cell, UnsafeCell};
 use core::sync::atomic::Ordering::Relaxed;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, RawFd};
+use std::sync::OnceLock;
 
-use io_uring::{IoUring, opcode, squeue, types};
+use io_uring::{IoUring, Parameters, opcode, squeue, types};
+use rustix::io_uring::{IoringSetupFlags, io_uring_params, io_uring_setup};
 
 use crate::control::{Control, Outcome, WaitKind};
 use crate::sched;
@@ -60,7 +62,7 @@ impl Drop for Uring {
 impl Uring {
     /// Sets a ring up for the calling kernel thread.
     pub fn new() -> io::Result<Box<Self>> {
-        let ring = descriptor::low(|| at_its_place(make()?))?;
+        let ring = make()?;
         let event = Event::new()?;
         descriptor::mark(ring.as_raw_fd());
         let this = Box::new(Uring {
@@ -218,17 +220,40 @@ impl Uring {
     }
 }
 
+/// What the kernel gave the first ring; it gives the others the same.
+static FIRST: OnceLock<Parameters> = OnceLock::new();
+
+/// A ring with its descriptor where it should be. It is at its low number for no longer than it
+/// takes to move it: its memory is mapped after that.
 fn make() -> io::Result<IoUring> {
-    let ring = IoUring::builder()
-        .setup_single_issuer()
-        .setup_defer_taskrun()
-        .setup_taskrun_flag()
-        .setup_cqsize(COMPLETIONS)
-        .build(SUBMISSIONS)
-        .map_err(|error| io::Error::new(error.kind(), format!("io_uring_setup: {error}")))?;
+    let Some(first) = FIRST.get() else { return make_first() };
+    let mut params = io_uring_params::default();
+    params.flags = IoringSetupFlags::SINGLE_ISSUER
+        | IoringSetupFlags::DEFER_TASKRUN
+        | IoringSetupFlags::TASKRUN_FLAG
+        | IoringSetupFlags::CQSIZE;
+    params.cq_entries = COMPLETIONS;
+    // SAFETY: nothing is passed but the parameters.
+    let fd = descriptor::raised(|| unsafe { io_uring_setup(SUBMISSIONS, &mut params) })?;
+    // SAFETY: a ring's, which has been asked for with the same sizes and flags as the first.
+    unsafe { IoUring::from_fd(fd.into_raw_fd(), first.clone()) }
+}
+
+fn make_first() -> io::Result<IoUring> {
+    let ring = descriptor::low(|| {
+        let ring = IoUring::builder()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_taskrun_flag()
+            .setup_cqsize(COMPLETIONS)
+            .build(SUBMISSIONS)
+            .map_err(|error| io::Error::new(error.kind(), format!("io_uring_setup: {error}")))?;
+        at_its_place(ring)
+    })?;
     if !ring.params().is_feature_ext_arg() {
         return Err(io::ErrorKind::Unsupported.into());
     }
+    let _ = FIRST.set(ring.params().clone());
     Ok(ring)
 }
 

@@ -4,7 +4,7 @@
 //! at 9 with `dup2`, it closes all from 3 to 63. Whoever runs programs that know nothing of the
 //! runtime says so ([`raise_all`]); from then on what stays open for long is moved up, where they
 //! do not look. The kernel makes each at the lowest number, where it is for an instant; what the
-//! program does at numbers of its choice meanwhile waits (`gate.rs`).
+//! program does at numbers of its choice, or at the lowest, meanwhile waits (`gate.rs`).
 //!
 //! Invariants:
 //! 1. A descriptor is raised before its number is told to anybody: the kernel knows what an epoll
@@ -90,7 +90,14 @@ pub fn put<T>(number: RawFd, call: impl FnOnce() -> T) -> T {
     call()
 }
 
-/// Before a call of the program's that takes the lowest number.
+/// Runs a call of the program's that takes the lowest number, and waits for nothing.
+pub fn lowest<T>(call: impl FnOnce() -> T) -> T {
+    let _passing = gate::put();
+    call()
+}
+
+/// Before a call of the program's that takes the lowest number, and may wait. What is made between
+/// this and the call is not seen.
 #[inline]
 pub fn before_lowest() {
     if gate::are_made() {

@@ -11,6 +11,7 @@ use libc::off_t;
 
 use super::{
     Result, Stop, checked, exported, interruptible, interruptible_on, made_int, made_on_int,
+    numbers,
 };
 
 /// Makes `call` with `attempt`, which does not wait; `None` if somebody has the lock.
@@ -33,6 +34,10 @@ fn control(fd: c_int, command: c_int, argument: usize) -> c_int {
     match command {
         libc::F_SETLKW => made_int(|| lock(libc::F_SETLK, command, call)),
         libc::F_OFD_SETLKW => made_int(|| lock(libc::F_OFD_SETLK, command, call)),
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {
+            // SAFETY: no pointers.
+            numbers::lowest(|| unsafe { libc::fcntl(fd, command, argument) })
+        }
         _ => made_on_int(|| checked(call(command))),
     }
 }

@@ -39,6 +39,7 @@ mod lock;
 mod lookups;
 pub mod mask;
 mod names;
+mod numbers;
 mod poll;
 mod process;
 mod select;

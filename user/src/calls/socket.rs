@@ -11,7 +11,7 @@ use core::ptr;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 
-use heddle::raw::{self, Interest};
+use heddle::raw::{self, Interest, descriptor};
 use libc::{iovec, mmsghdr, msghdr, sockaddr, socklen_t, timespec};
 
 use super::{
@@ -410,8 +410,11 @@ fn accept(
     length: *mut socklen_t,
     flags: c_int,
 ) -> Result<isize> {
-    // SAFETY: the caller's places.
-    let plain = |fd| unsafe { sys::interruptible::accept4(fd, address, length, flags) };
+    let plain = |fd| {
+        descriptor::before_lowest();
+        // SAFETY: the caller's places.
+        unsafe { sys::interruptible::accept4(fd, address, length, flags) }
+    };
     if is_nonblocking(fd) || sockets::option(fd, libc::SO_ACCEPTCONN) != Some(1) {
         // An answer at once: a connection or an error.
         return checked(plain(fd)).inspect(note);

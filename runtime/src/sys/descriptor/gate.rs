@@ -1,9 +1,10 @@
-//! What keeps a program that puts a file at a number of its choice (`dup2`) off the numbers at
-//! which the runtime makes descriptors of its own.
+//! What keeps a program that puts a file at a number of its choice (`dup2`), or takes the lowest
+//! (`socket`), off the numbers at which the runtime makes descriptors of its own.
 //!
 //! The kernel makes each at the lowest number that is free, be it for an instant. The program has
 //! just closed that one, and puts its next file there: then the kernel refuses (`EBUSY`), or the
-//! runtime goes on with the program's file, and closes it.
+//! runtime goes on with the program's file, and closes it. Or it makes its next file, which gets
+//! another number than it would have had.
 //!
 //! So those that make and those that put pass one gate, any number of one sort at a time; those
 //! that put come first. It is passed in a few microseconds: nobody closes a file of the program's
