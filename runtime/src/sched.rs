@@ -21,7 +21,7 @@ use crate::control::{CANCEL_ASKED, CANCEL_DISABLED, Control, Kind, Outcome, Wait
 use crate::deadlock::{KERNEL_WAITERS, Waiting};
 use crate::stack::{self, KERNEL_CLASS};
 use crate::sync::raw_mutex;
-use crate::sys::{clock, futex, task};
+use crate::sys::{clock, futex, signals, task};
 use crate::worker::Worker;
 use crate::{full, preempt, thread, wait};
 
@@ -112,6 +112,16 @@ fn current_kernel() -> io::Result<&'static Control> {
     if let Some(control) = KERNEL.get() {
         return Ok(control);
     }
+    // The caller may be a program's that looks at errno after `pthread_cond_wait`; std's locks set
+    // it.
+    let before = signals::errno();
+    let attached = attach_kernel();
+    signals::set_errno(before);
+    attached
+}
+
+/// Gives the calling kernel thread a control block.
+fn attach_kernel() -> io::Result<&'static Control> {
     crate::runtime::prepare()?;
     let control = stack::take(None, KERNEL_CLASS, 0)?;
     control.reset(Kind::Kernel, 1);
