@@ -53,7 +53,7 @@ use crate::stack;
 use crate::sys::{clock, task};
 use crate::worker::Worker;
 
-use self::calm::Bell;
+use self::calm::{Bell, Calm};
 use self::compensate::Spares;
 use self::doze::Doze;
 use self::fair::{Fair, Load};
@@ -69,8 +69,11 @@ const TICK_SPINNING: Duration = Duration::from_millis(1);
 const LOOKS_PER_ASK: u32 = 64;
 /// Time without any running worker after which the monitor sleeps, but for the ends of rounds. Who
 /// wakes more often than that has nobody to wake beside.
-const PAUSE: Duration = Duration::from_millis(20);
-/// The same after which it sleeps until a worker wakes.
+const PAUSE: Duration = Duration::from_millis(10);
+/// Where it has slept for as long as this it sleeps again at the first look that finds all workers
+/// asleep: to be woken costs as much as two or three looks.
+const RARE: Duration = Duration::from_millis(6);
+/// Time without any running worker after which it sleeps until one wakes.
 const IDLE: Duration = Duration::from_millis(100);
 
 /// Most that a thread gets then, ns, and the least that one has had that makes room for others.
@@ -121,7 +124,7 @@ impl Monitor {
                 elapsed: 0,
                 spinning: false,
                 measured: 0,
-                calm_for: 0,
+                calm: Calm::new(),
                 spares: Spares::default(),
                 kept: Kept::new(),
                 fair: Fair::default(),
@@ -210,8 +213,7 @@ struct Watch {
     spinning: bool,
     /// The slot whose stack was measured last.
     measured: u32,
-    /// Looks in a row that have found blocked workers alone.
-    calm_for: u32,
+    calm: Calm,
     spares: Spares,
     kept: Kept,
     fair: Fair,
@@ -220,6 +222,9 @@ struct Watch {
 impl Watch {
     fn run(&mut self) -> ! {
         let (mut idle, mut round) = (Duration::ZERO, Duration::ZERO);
+        // Since workers were found awake, or one has ended the monitor's sleep, and for how long it
+        // looks on then.
+        let (mut quiet, mut patience) = (Duration::ZERO, PAUSE);
         // No worker ran in this round; the last such one found nothing to give back.
         let (mut was_quiet, mut is_tidy) = (true, false);
         let steward = &self.runtime.steward;
@@ -238,16 +243,28 @@ impl Watch {
                 was_quiet = true;
                 steward.decay();
             }
-            idle = if busy { Duration::ZERO } else { idle + self.tick };
             is_tidy &= !busy;
+            if busy {
+                (idle, quiet) = (Duration::ZERO, Duration::ZERO);
+                continue;
+            }
+            (idle, quiet) = (idle + self.tick, quiet + self.tick);
             if idle >= IDLE && is_tidy {
                 self.sleep();
                 // Who has woken it may have left something, and sleep again.
                 (idle, is_tidy) = (Duration::ZERO, false);
-            } else if idle >= PAUSE {
-                let paused = self.pause(ROUND.saturating_sub(round));
-                idle += paused;
-                round += paused;
+                (quiet, patience) = (Duration::ZERO, Duration::ZERO);
+            } else if quiet >= patience {
+                let (paused, is_woken) = self.pause(ROUND.saturating_sub(round));
+                (idle, round) = (idle + paused, round + paused);
+                if is_woken {
+                    // While it looked on, workers may have woken between two looks.
+                    let known = if patience.is_zero() { quiet + paused } else { paused };
+                    patience = if known < RARE { PAUSE } else { Duration::ZERO };
+                    quiet = Duration::ZERO;
+                } else {
+                    quiet += paused;
+                }
             }
         }
     }
@@ -272,14 +289,13 @@ impl Watch {
         doze.wait();
     }
 
-    /// Sleeps until a worker wakes, no longer than `most`; how long it has.
-    fn pause(&self, most: Duration) -> Duration {
+    /// Sleeps until a worker wakes, no longer than `most`. How long it has, and whether one woke.
+    fn pause(&self, most: Duration) -> (Duration, bool) {
         let doze = &self.runtime.monitor.doze;
         let before = clock::now_ns();
-        if doze.begin(|| self.runtime.workers().any(|w| !w.sleeping.is_asleep())) {
-            doze.wait_for(most);
-        }
-        Duration::from_nanos(clock::now_ns() - before)
+        let is_woken = !doze.begin(|| self.runtime.workers().any(|w| !w.sleeping.is_asleep()))
+            || doze.wait_for(most);
+        (Duration::from_nanos(clock::now_ns() - before), is_woken)
     }
 
     /// Measures the stacks of some threads, so that `heddle ps` shows the peaks of living ones.

@@ -10,7 +10,7 @@ enum {
 	THREADS = 3,
 	RUN_MS = 1500,
 	/* Other programs take of the processors what they like, and not evenly. */
-	TRIES = 5,
+	TRIES = 12,
 	/* Where it is always the same one that has a processor for itself it is 200, and 150 where
 	 * one other has it now and then. */
 	PERCENT_MAX = 140,

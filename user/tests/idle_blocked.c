@@ -94,6 +94,17 @@ static long wakes(void)
 	return usage.ru_nvcsw;
 }
 
+/* ---- and a thread that wakes now and then */
+
+enum { NAPS = 15, NAP_MS = 100, WAKES_PER_NAP_MAX = 20 };
+
+static void *naps(void *unused)
+{
+	for (int nap = 0; nap < NAPS; nap++)
+		sleep_ms(NAP_MS);
+	return unused;
+}
+
 static void make_shared(void)
 {
 	pthread_mutexattr_t mutexes;
@@ -122,7 +133,7 @@ static void ask(void)
 
 int main(void)
 {
-	pthread_t waiting, answering, sleeping, hearing;
+	pthread_t waiting, answering, sleeping, hearing, napping;
 
 	make_shared();
 	CHECK_EQ(pipe(ends), 0);
@@ -137,6 +148,12 @@ int main(void)
 	long count = wakes() - before;
 	printf("%ld wakes in %d ms\n", count, IDLE_MS);
 	CHECK(count < WAKES_MAX);
+	before = wakes();
+	CHECK_EQ(pthread_create(&napping, NULL, naps, NULL), 0);
+	CHECK_EQ(pthread_join(napping, NULL), 0);
+	count = wakes() - before;
+	printf("%ld wakes in %d naps\n", count, NAPS);
+	CHECK(count < NAPS * WAKES_PER_NAP_MAX);
 	CHECK(say() <= TURN_LATE_MS);
 	CHECK_EQ(pthread_join(hearing, NULL), 0);
 	ask();

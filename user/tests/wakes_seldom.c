@@ -7,9 +7,13 @@
 
 #include <sys/resource.h>
 
-/* Time between two wakes, and how many there are; and how often the process may sleep for each: it
- * looks for a while whether there is more to do, every 2 ms. */
-enum { NAP_MS = 200, NAPS = 8, SLEEPS = 40 };
+/* How often the process may sleep for each wake: it looks for a moment whether there is more to do,
+ * every 2 ms, and some four times a second whether there is something to give back. */
+enum { SLEEPS = 10 };
+
+static const struct {
+	int nap_ms, naps;
+} TIMES[] = { { 200, 8 }, { 40, 40 } };
 
 static long sleeps(void)
 {
@@ -20,10 +24,13 @@ static long sleeps(void)
 
 static void *naps(void *arg)
 {
-	long before = sleeps();
-	for (int nap = 0; nap < NAPS; nap++)
-		sleep_ms(NAP_MS);
-	CHECK(sleeps() - before < NAPS * SLEEPS);
+	for (unsigned i = 0; i < sizeof TIMES / sizeof *TIMES; i++) {
+		long before = sleeps();
+		for (int nap = 0; nap < TIMES[i].naps; nap++)
+			sleep_ms(TIMES[i].nap_ms);
+		long each = (sleeps() - before) / TIMES[i].naps;
+		CHECK(each < SLEEPS);
+	}
 	return arg;
 }
 

@@ -10,8 +10,9 @@
 //! who has something for it does that first, and looks whether it sleeps then. In between each has
 //! a fence. Where it sleeps for events, too, an event of its own wakes it ([`Bell`]), or [`Doze`].
 //!
-//! Invariant: between two sleeps of this kind of which one was ended there are [`LOOKS`] ticks. So
-//! an event that nobody takes in costs no more than these.
+//! Invariant: between two sleeps of this kind of which one was ended there are [`LOOKS`] ticks, or
+//! [`FEW_LOOKS`] if it had been calm for [`RARE`] before. So an event that nobody takes in costs no
+//! more than these, and a thread that wakes now and then beside a blocked one next to nothing.
 //!
 //! [`Doze`]: super::doze::Doze
 //! [`Monitor::given`]: super::Monitor::given
@@ -33,6 +34,9 @@ use crate::worker::Worker;
 
 /// Looks in a row that find nothing else, after which it looks seldom.
 const LOOKS: u32 = 64;
+/// The same where it has been calm for this long before.
+const FEW_LOOKS: u32 = 4;
+const RARE: Duration = Duration::from_millis(16);
 /// Time between two looks then, at most and at least.
 const MOST: Duration = Duration::from_millis(50);
 const LEAST: Duration = Duration::from_millis(1);
@@ -85,14 +89,49 @@ impl Bell {
     }
 }
 
-impl Watch {
-    pub(super) fn is_calm(&self) -> bool {
-        self.calm_for >= LOOKS && full::exist()
+/// How calm it is.
+pub(super) struct Calm {
+    /// Looks in a row that have found blocked workers alone, and how many there have to be.
+    looks: u32,
+    needed: u32,
+    /// How long it has slept without being ended.
+    lasted: Duration,
+}
+
+impl Calm {
+    pub const fn new() -> Self {
+        Calm { looks: 0, needed: LOOKS, lasted: Duration::ZERO }
     }
 
     /// A look has found blocked workers alone, or not.
+    pub fn note(&mut self, is_calm: bool) {
+        if is_calm {
+            self.looks = self.looks.saturating_add(1);
+        } else {
+            self.end();
+        }
+    }
+
+    fn is_reached(&self) -> bool {
+        self.looks >= self.needed
+    }
+
+    fn end(&mut self) {
+        if self.is_reached() {
+            self.needed = if self.lasted < RARE { LOOKS } else { FEW_LOOKS };
+        }
+        (self.looks, self.lasted) = (0, Duration::ZERO);
+    }
+}
+
+impl Watch {
+    pub(super) fn is_calm(&self) -> bool {
+        self.calm.is_reached() && full::exist()
+    }
+
+    /// See [`Calm::note`].
     pub(super) fn note_calm(&mut self, is_calm: bool) {
-        self.calm_for = if is_calm { self.calm_for.saturating_add(1) } else { 0 };
+        self.calm.note(is_calm);
     }
 
     /// Sleeps until the next look, or until there is something to do.
@@ -107,15 +146,15 @@ impl Watch {
             let sleep = |bell| kept.sleep_for(blocked(), bell, until.as_nanos() as u64);
             runtime.monitor.bell.await_with(is_to_do, sleep)
         } else if runtime.monitor.doze.begin(is_to_do) {
-            runtime.monitor.doze.wait_for(until);
-            clock::now_ns() - start >= until.as_nanos() as u64
+            !runtime.monitor.doze.wait_for(until)
         } else {
             false
         };
-        if !has_slept {
-            self.calm_for = 0;
-        }
         self.tick = Duration::from_nanos(clock::now_ns() - start);
+        self.calm.lasted += self.tick;
+        if !has_slept {
+            self.calm.end();
+        }
     }
 }
 
@@ -128,4 +167,33 @@ fn has_something(worker: &'static Worker) -> bool {
 
 fn waits_for_events(worker: &'static Worker) -> bool {
     worker.made_readiness().is_some_and(|set| set.waiting() != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn looks_until_calm(calm: &mut Calm) -> u32 {
+        (1..=LOOKS + 1)
+            .find(|_| {
+                calm.note(true);
+                calm.is_reached()
+            })
+            .expect("it gets calm")
+    }
+
+    #[test]
+    fn who_breaks_it_often_is_looked_at_for_long() {
+        let mut calm = Calm::new();
+        assert_eq!(looks_until_calm(&mut calm), LOOKS);
+        calm.lasted = RARE;
+        calm.note(false);
+        assert!(!calm.is_reached());
+        // While it is not calm all the time.
+        calm.note(false);
+        assert_eq!(looks_until_calm(&mut calm), FEW_LOOKS);
+        calm.lasted = RARE / 2;
+        calm.end();
+        assert_eq!(looks_until_calm(&mut calm), LOOKS);
+    }
 }

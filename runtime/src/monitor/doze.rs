@@ -44,10 +44,10 @@ impl Doze {
         }
     }
 
-    /// As [`Doze::wait`], but no longer than `most`.
-    pub fn wait_for(&self, most: Duration) {
+    /// As [`Doze::wait`], but no longer than `most`; true if a worker has ended it.
+    pub fn wait_for(&self, most: Duration) -> bool {
         model::futex_wait(&self.0, 1, Some(most));
-        self.0.store(0, SeqCst);
+        self.0.swap(0, SeqCst) == 0
     }
 
     /// A worker has left its sleep.
