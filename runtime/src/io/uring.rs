@@ -234,7 +234,12 @@ fn make() -> io::Result<IoUring> {
         | IoringSetupFlags::CQSIZE;
     params.cq_entries = COMPLETIONS;
     // SAFETY: nothing is passed but the parameters.
-    let fd = descriptor::raised(|| unsafe { io_uring_setup(SUBMISSIONS, &mut params) })?;
+    let fd = descriptor::raised(|| unsafe { io_uring_setup(SUBMISSIONS, &mut params) })
+        .map_err(|error| refused(error.into()))?;
+    debug_assert_eq!(
+        (params.sq_entries, params.cq_entries),
+        (first.sq_entries(), first.cq_entries())
+    );
     // SAFETY: a ring's, which has been asked for with the same sizes and flags as the first.
     unsafe { IoUring::from_fd(fd.into_raw_fd(), first.clone()) }
 }
@@ -247,7 +252,7 @@ fn make_first() -> io::Result<IoUring> {
             .setup_taskrun_flag()
             .setup_cqsize(COMPLETIONS)
             .build(SUBMISSIONS)
-            .map_err(|error| io::Error::new(error.kind(), format!("io_uring_setup: {error}")))?;
+            .map_err(refused)?;
         at_its_place(ring)
     })?;
     if !ring.params().is_feature_ext_arg() {
@@ -255,6 +260,10 @@ fn make_first() -> io::Result<IoUring> {
     }
     let _ = FIRST.set(ring.params().clone());
     Ok(ring)
+}
+
+fn refused(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("io_uring_setup: {error}"))
 }
 
 /// The ring, which nobody has used, with its descriptor where it should be.

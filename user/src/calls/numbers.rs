@@ -12,11 +12,16 @@ use heddle::raw::descriptor;
 
 use super::exported;
 use crate::threads::fork;
+use crate::threads::signals::actions;
 
-/// Makes `call` while the runtime makes no descriptor of its own. A child in its parent's memory
-/// has a table of its own; it does no harm there, and to ask would cost as much as a short call.
+/// Makes `call` while the runtime makes no descriptor of its own.
 pub fn lowest(call: impl FnOnce() -> c_int) -> c_int {
-    if fork::has_full() { descriptor::lowest(call) } else { call() }
+    // A child in its parent's memory has a table of its own; killed in the gate, it would stay
+    // counted there for ever.
+    if !fork::has_full() || actions::is_in_vfork() {
+        return call();
+    }
+    descriptor::lowest(call)
 }
 
 exported! {
