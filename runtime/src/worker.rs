@@ -23,6 +23,7 @@
 //!    `post` and done by the scheduler context after the switch ("publish after switch").
 
 mod adopt;
+mod asks;
 mod given;
 mod idle;
 mod kernel_thread;
@@ -63,6 +64,7 @@ use crate::timer::Timers;
 use crate::trace::Trace;
 use crate::waits::Waits;
 
+use asks::Asks;
 use patience::Patience;
 
 /// Most switches between two looks at inbox, timers and I/O.
@@ -118,6 +120,7 @@ pub(crate) struct Worker {
     pub cache: Cache,
     drowsy: Drowsy,
     naps: Naps,
+    asks: Asks,
     /// Who had its kernel thread for how long, of its full threads.
     pub meter: Meter,
     pub reactor: Reactor,
@@ -231,6 +234,7 @@ impl Worker {
             cache: Cache::new(runtime.config.workers),
             drowsy: Drowsy::new(runtime.config.drowsy),
             naps: Naps::new(),
+            asks: Asks::new(),
             meter: Meter::new(),
             reactor: Reactor::new(io, runtime.config.full_threads)?,
             tls: Cell::new(arch::thread_pointer()),
@@ -301,6 +305,7 @@ impl Worker {
         self.yields.set(0);
         self.queues.reset_for_simulation();
         self.naps.reset_for_simulation();
+        self.asks.reset_for_simulation();
         self.offered.reset_for_simulation();
         self.share.set(0);
     }
@@ -428,11 +433,26 @@ impl Worker {
             self.offered.resort();
         }
         self.fire_timers(now);
-        self.reactor.poll(self);
+        self.ask(now, slept);
         if full::exist() {
             self.look_after_full(now, slept);
         }
         self.ready.store(self.queues.len() + self.fresh.len(), Relaxed);
+    }
+
+    /// Takes in what the reactor has, unless that would be in vain.
+    fn ask(&'static self, now: u64, slept: bool) {
+        if matches!(self.reactor, Reactor::Uring(_)) {
+            // It also submits what has collected.
+            return self.reactor.poll(self);
+        }
+        let has_work = !self.has_no_ready() || self.fresh.len() != 0;
+        if self.asks.look(now, slept, has_work) {
+            self.reactor.poll(self);
+            if !has_work {
+                self.asks.asked(!self.has_no_ready());
+            }
+        }
     }
 
     fn fire_timers(&'static self, now: u64) {

@@ -20,6 +20,9 @@ impl Worker {
     /// left its seat, and must not touch the worker any more.
     pub(super) fn idle(&'static self) -> bool {
         if self.may_steal() && self.runtime.steal_for(self) {
+            if self.asks.is_left_out() {
+                self.budget.set(0);
+            }
             self.show();
             return true;
         }

@@ -78,6 +78,7 @@ pub struct Worker {
     nested: OnceLock<Epoll>,
     trace: Option<Account>,
     naps: Account,
+    asks: Account,
     meter: Account,
     patience: Patience,
     cache: Empty,
@@ -155,6 +156,11 @@ impl Account {
 
     fn flush(&self) {}
 
+    /// Nothing is asked.
+    fn is_left_out(&self) -> bool {
+        false
+    }
+
     /// Nobody naps.
     fn begin(&self, _now: u64) -> bool {
         false
@@ -222,6 +228,7 @@ impl Worker {
             nested: OnceLock::new(),
             trace: None,
             naps: Account,
+            asks: Account,
             meter: Account,
             patience: Patience::new(clock::now_ns()),
             cache: Empty,

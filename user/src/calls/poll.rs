@@ -233,13 +233,10 @@ fn note(ready: &isize) {
 }
 
 fn poll_now(fds: *mut pollfd, count: nfds_t, limit: Limit) -> Result<isize> {
-    let ready = loop {
-        // SAFETY: the caller's entries; the kernel looks at the pointer and the count first.
-        match checked(unsafe { direct::poll(fds, count) } as isize) {
-            // The worker was asked to let others go on.
-            Err(Stop::Error(libc::EINTR)) => {}
-            ready => break ready,
-        }
+    let alone = (count == 1 && limit != Limit::Not).then(|| waited_alone(fds)).flatten();
+    let ready = match alone {
+        Some(fd) => turns::first_ask(fd, || ask(fds, count)),
+        None => ask(fds, count),
     };
     if ready != Ok(0) || limit == Limit::Not {
         return ready;
@@ -247,10 +244,29 @@ fn poll_now(fds: *mut pollfd, count: nfds_t, limit: Limit) -> Result<isize> {
     if count == 0 {
         return wait(&mut [], limit, Tried::default());
     }
-    // SAFETY: the kernel has accepted the caller's entries.
+    // SAFETY: the kernel has accepted the caller's entries, or the one could be copied.
     let fds = unsafe { core::slice::from_raw_parts_mut(fds, count as usize) };
     let tried = wait_once(fds, limit.deadline()).or_else(timeout_is_no_error)?;
     wait(fds, limit, tried)
+}
+
+/// The descriptor of the caller's one entry, if the reactor knows what it is waited for.
+fn waited_alone(entry: *const pollfd) -> Option<c_int> {
+    let entry = probed::read(entry).ok()?;
+    interest_of(entry.events).filter(|_| entry.fd >= 0)?;
+    Some(entry.fd)
+}
+
+/// What is ready of the caller's entries.
+fn ask(fds: *mut pollfd, count: nfds_t) -> Result<isize> {
+    loop {
+        // SAFETY: the caller's entries; the kernel looks at the pointer and the count first.
+        match checked(unsafe { direct::poll(fds, count) } as isize) {
+            // The worker was asked to let others go on.
+            Err(Stop::Error(libc::EINTR)) => {}
+            ready => return ready,
+        }
+    }
 }
 
 /// Whoever waits again looks at the time itself.
@@ -356,16 +372,24 @@ fn epoll_wait_now(
     limit: Limit,
 ) -> Result<isize> {
     let mut target = Target::new(fd);
-    loop {
-        // SAFETY: the caller's events.
-        let ready = checked(unsafe { direct::epoll_wait(target.fd, events, count) } as isize);
-        match ready {
-            Ok(0) if !limit.is_over() => {}
-            Err(Stop::Error(libc::EINTR)) => continue,
-            other => return other,
+    let ask = |fd| {
+        loop {
+            // SAFETY: the caller's events.
+            match checked(unsafe { direct::epoll_wait(fd, events, count) } as isize) {
+                Err(Stop::Error(libc::EINTR)) => {}
+                ready => return ready,
+            }
         }
-        match wait_ready_once(&mut target, Interest::Read, limit.deadline()) {
-            Ok(_) | Err(Stop::Error(libc::ETIMEDOUT)) => {}
+    };
+    let may_wait = limit != Limit::Not && is_room(events, count);
+    let ready = if may_wait { turns::first_ask(fd, || ask(fd)) } else { ask(fd) };
+    if ready != Ok(0) || limit == Limit::Not {
+        return ready;
+    }
+    loop {
+        let _trying = match wait_ready_once(&mut target, Interest::Read, limit.deadline()) {
+            Ok(trying) => trying,
+            Err(Stop::Error(libc::ETIMEDOUT)) => Trying::default(),
             Err(Stop::Error(number)) if is_not_taken(number) => {
                 let ms = limit.ms();
                 // SAFETY: the caller's events.
@@ -374,8 +398,19 @@ fn epoll_wait_now(
                 });
             }
             Err(other) => return Err(other),
+        };
+        match ask(target.fd) {
+            Ok(0) if !limit.is_over() => {}
+            other => return other,
         }
     }
+}
+
+/// Whether the kernel accepts that there is room for so many events.
+fn is_room(events: *mut epoll_event, count: c_int) -> bool {
+    let most = c_int::MAX / size_of::<epoll_event>() as c_int;
+    // What is above is the kernel's.
+    (1..=most).contains(&count) && events as isize >= 0
 }
 
 fn epoll_masked(

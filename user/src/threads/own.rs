@@ -5,7 +5,7 @@
 
 use core::ffi::c_void;
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32};
 
 use libc::pthread_t;
 
@@ -25,6 +25,10 @@ pub struct Own {
     is_told: AtomicBool,
     /// So many receives that find nothing wait at once (`calls/turns.rs`).
     in_vain: AtomicU8,
+    /// How often in a row it has asked in vain what is ready (`calls/turns.rs`).
+    asks: AtomicU8,
+    /// What it asked then.
+    asked: AtomicI32,
     /// Of a kernel thread that counts among the program's (`kernel.rs`): [`LIVES`], then [`ENDS`].
     pub end: AtomicU32,
     /// Of a kernel thread: its control block, for who cancels it (`kernel.rs`); null without one.
@@ -96,6 +100,12 @@ pub fn in_vain() -> &'static AtomicU8 {
     unsafe { &(*words()).in_vain }
 }
 
+/// See [`Own`]: how often, and which descriptor.
+pub fn asks() -> (&'static AtomicU8, &'static AtomicI32) {
+    // SAFETY: the calling thread's own words, which live as long as it.
+    unsafe { (&(*words()).asks, &(*words()).asked) }
+}
+
 /// See [`Own`].
 pub fn end() -> &'static AtomicU32 {
     // SAFETY: the calling thread's own words, which live as long as it.
@@ -121,10 +131,23 @@ pub fn is_running() -> bool {
 /// 1. They are those of a thread that can't run yet, or of the caller.
 pub unsafe fn set(words: *mut Own, thread: *const Pthread, kind: u32) {
     let (is_told, in_vain) = (AtomicBool::new(false), AtomicU8::new(0));
+    let (asks, asked) = (AtomicU8::new(0), AtomicI32::new(-1));
     let (kind, end) = (AtomicU32::new(kind), AtomicU32::new(0));
     let block = AtomicPtr::new(ptr::null_mut());
     // SAFETY: by 1.
-    unsafe { words.write(Own { running: thread, thread, kind, is_told, in_vain, end, block }) };
+    unsafe {
+        words.write(Own {
+            running: thread,
+            thread,
+            kind,
+            is_told,
+            in_vain,
+            asks,
+            asked,
+            end,
+            block,
+        });
+    }
 }
 
 /// The caller has ended but for the switch away from it, or does not run on a worker any more for
