@@ -285,6 +285,34 @@ fn a_stopped_program_goes_on() {
     assert_eq!(child.wait().expect("it ends").code(), Some(3));
 }
 
+/// Whoever continues the program alone does not leave us stopped.
+#[test]
+fn a_program_that_is_continued_alone_goes_on_with_us() {
+    let scratch = Scratch::new("alone");
+    let script = "echo $$; for i in $(seq 1200); do sleep 0.05; done";
+    let mut command = scratch.command(&["sh", "-c", script]);
+    command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("heddle runs");
+    let mut output = common::Lines::new(child.stdout.take().expect("a pipe"));
+    let program: u32 = output.next().parse().expect("a number");
+    for signal in ["STOP", "TSTP", "STOP"] {
+        common::kill(program, signal);
+        for (is_sent, is_stopped) in [("", true), ("CONT", false)] {
+            if !is_sent.is_empty() {
+                common::kill(program, is_sent);
+            }
+            let limit = Instant::now() + Duration::from_secs(20);
+            let are_stopped = || [program, child.id()].map(|it| common::state(it) == Some('T'));
+            while are_stopped() != [is_stopped; 2] {
+                assert!(Instant::now() < limit, "{signal}, {is_sent:?}: {:?}", are_stopped());
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+    common::kill(child.id(), "TERM");
+    assert_eq!(child.wait().expect("it ends").signal(), Some(15));
+}
+
 #[test]
 fn scripts_run_and_are_followed() {
     let scratch = Scratch::new("scripts");

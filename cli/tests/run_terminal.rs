@@ -109,3 +109,36 @@ fn a_job_is_stopped_and_goes_on() {
     let Some((shown, status)) = session(&scratch, "exec sh -i", &steps) else { return };
     assert_eq!(status, 3, "{shown}");
 }
+
+/// What a job was stopped by is told to the shell, be it the terminal or itself. It is continued
+/// once.
+#[test]
+fn a_job_stops_by_the_signal_that_stopped_it() {
+    let scratch = Scratch::new("stopped");
+    let program = scratch.file(
+        "stops.sh",
+        // It starts nothing when the key comes: a shell that is about to start one, by vfork, can't
+        // stop before that one has.
+        "n=0; trap 'n=$((n+1)); echo continued $n' CONT; sleep 30 & \n\
+         [ $1 = key ] && echo ready || kill -$1 $$\n\
+         while [ $n = 0 ]; do wait; done; kill $!\n\
+         sleep 0.3; sleep 0.1; echo sum $n; exit 7\n",
+    );
+    let heddle = env!("CARGO_BIN_EXE_heddle");
+    for (by, keys, status) in [("STOP", "", 147), ("TSTP", "", 148), ("key", "\\x1a", 148)] {
+        let start = format!("{heddle} run --report none sh {program} {by}\\n");
+        let stopped = format!("stopped {status}");
+        let steps = [
+            ("", "echo be''gin\\n"),
+            ("begin", start.as_str()),
+            (if by == "key" { "ready" } else { "run --report none" }, keys),
+            ("topped", "echo stop''ped $?\\n"),
+            (&stopped, "fg\\n"),
+            ("sum", "echo status $?; exit 3\\n"),
+            ("status 7", ""),
+        ];
+        let Some((shown, status)) = session(&scratch, "exec sh -i", &steps) else { return };
+        assert_eq!(status, 3, "{by}: {shown}");
+        assert!(shown.contains("sum 1"), "{by}: {shown}");
+    }
+}

@@ -3,8 +3,8 @@
 //! Invariants
 //! - A signal that someone sent to us alone reaches the program. One that the kernel sent to the
 //!   whole process group (keys, a terminal that was closed) is not sent to it twice.
-//! - The program stops, we stop; it ends by a signal, we end by the same one, without a core file
-//!   of our own.
+//! - The program stops by a signal, we stop by the same one, and go on when it does; it ends by a
+//!   signal, we end by the same one, without a core file of our own.
 //! - Nothing else in this process has children to wait for while the program runs.
 //! - What was ignored when we started is ignored by the program when it starts.
 //!
@@ -16,13 +16,15 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::mem::ManuallyDrop;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use heddle_preload::sys::spawn::{end_by, let_go, send_signal, spawn, unblock_signals};
+use heddle_preload::sys::fork::helper;
+use heddle_preload::sys::spawn::{end_by, let_go, send_signal, spawn, stop_by, unblock_signals};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
     DumpableBehavior, Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus, kill_process,
@@ -48,8 +50,10 @@ const FORWARDED: [i32; 18] = [
 const NAMELESS: [i32; 2] = [16, 30];
 /// Those of real time that the C library leaves to programs.
 const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
-/// Signals that stop a job, sent by a terminal.
-const STOPPING: [i32; 3] = [20, 21, 22];
+/// Time between two looks whether a stopped program goes on.
+const STOPPED_LOOKS: Duration = Duration::from_millis(100);
+/// Until then a signal to a process group has come to all of it.
+const GROUP_PATIENCE: Duration = Duration::from_millis(20);
 
 /// How the program ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -134,10 +138,8 @@ impl Child {
         loop {
             match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
                 Ok(Some((pid, status))) if pid == self.process() => {
-                    if status.stopping_signal().is_some_and(|it| STOPPING.contains(&it)) {
-                        let _ = kill_process(rustix::process::getpid(), Signal::STOP);
-                        // Continued: so is the program, unless we alone were.
-                        let _ = kill_process(pid, Signal::CONT);
+                    if let Some(signal) = status.stopping_signal() {
+                        self.stop_too(signal);
                     }
                     return Ok(Exit::of(status));
                 }
@@ -148,6 +150,19 @@ impl Child {
         }
     }
 
+    /// Stops as the program has, by whose signal the shell knows why. Who continues it alone tells
+    /// nobody who is stopped: a helper looks.
+    fn stop_too(&self, signal: i32) {
+        let until = io::pipe().and_then(|(reader, writer)| {
+            let reader = OwnedFd::from(reader);
+            let own = rustix::process::getpid();
+            helper(&reader, c"heddle-stopped", || continue_with(self.pid, own, &reader))?;
+            Ok(writer)
+        });
+        stop_by(signal);
+        drop(until);
+    }
+
     fn pass_on(&self, origin: &Origin) {
         let by_process =
             matches!(origin.cause, Cause::Sent(Sent::User | Sent::TKill | Sent::Queue));
@@ -155,7 +170,7 @@ impl Child {
         let from_itself = origin.process.is_some_and(|it| it.pid == self.pid || it.pid == own);
         let is_ours = origin.signal == SIGCHLD;
         // A shell continues the whole group; only a program that is still stopped needs it again.
-        let needless = origin.signal == SIGCONT && !is_stopped(self.pid);
+        let needless = origin.signal == SIGCONT && !stays_stopped(self.pid);
         if by_process && !from_itself && !is_ours && !needless {
             // Not ended: look() is the only one to reap it, so the id is still its own.
             let _ = send_signal(self.pid, origin.signal);
@@ -183,6 +198,26 @@ fn ignored_signals() -> BTreeSet<i32> {
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = line.and_then(|it| u64::from_str_radix(it.trim(), 16).ok()).unwrap_or(0);
     (1..=64).filter(|signal| mask >> (signal - 1) & 1 == 1).collect()
+}
+
+/// Continues `stopped` as long as the program is not stopped any more, until the other end of the
+/// pipe is closed: it may not have stopped yet when it is continued first.
+fn continue_with(program: i32, stopped: Pid, until: &OwnedFd) {
+    let pause = Timespec { tv_sec: 0, tv_nsec: STOPPED_LOOKS.subsec_nanos().into() };
+    let goes_on = || poll(&mut [PollFd::new(until, PollFlags::IN)], Some(&pause)) == Ok(0);
+    while goes_on() {
+        if !is_stopped(program) {
+            let _ = kill_process(stopped, Signal::CONT);
+        }
+    }
+}
+
+/// A signal to a whole process group comes to one after the other.
+fn stays_stopped(pid: i32) -> bool {
+    is_stopped(pid) && {
+        std::thread::sleep(GROUP_PATIENCE);
+        is_stopped(pid)
+    }
 }
 
 fn is_stopped(pid: i32) -> bool {

@@ -169,6 +169,24 @@ pub fn end_by(signal: i32) {
     }
 }
 
+/// Stops this process by a signal that stops processes, whatever handler there is for it, and
+/// returns when it was continued. In a process group that nobody could continue a terminal's
+/// signals stop nothing: then at once.
+pub fn stop_by(signal: i32) {
+    // SAFETY: the default action takes no code of ours; what is written and read are valid places,
+    // of which all zero bytes are a valid content: the default action, and no mask.
+    unsafe {
+        let default: libc::sigaction = std::mem::zeroed();
+        let mut kept: libc::sigaction = std::mem::zeroed();
+        // Refused for SIGSTOP, which has no other one.
+        let is_changed = libc::sigaction(signal, &raw const default, &raw mut kept) == 0;
+        libc::raise(signal);
+        if is_changed {
+            libc::sigaction(signal, &raw const kept, std::ptr::null_mut());
+        }
+    }
+}
+
 fn check(errno: i32) -> io::Result<()> {
     if errno == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(errno)) }
 }
