@@ -296,15 +296,12 @@ fn a_program_that_is_continued_alone_goes_on_with_us() {
     let mut output = common::Lines::new(child.stdout.take().expect("a pipe"));
     let program: u32 = output.next().parse().expect("a number");
     for signal in ["STOP", "TSTP", "STOP"] {
-        common::kill(program, signal);
-        for (is_sent, is_stopped) in [("", true), ("CONT", false)] {
-            if !is_sent.is_empty() {
-                common::kill(program, is_sent);
-            }
+        for (sent, is_stopped) in [(signal, true), ("CONT", false)] {
+            common::kill(program, sent);
             let limit = Instant::now() + Duration::from_secs(20);
             let are_stopped = || [program, child.id()].map(|it| common::state(it) == Some('T'));
             while are_stopped() != [is_stopped; 2] {
-                assert!(Instant::now() < limit, "{signal}, {is_sent:?}: {:?}", are_stopped());
+                assert!(Instant::now() < limit, "{signal}, {sent}: {:?}", are_stopped());
                 std::thread::sleep(Duration::from_millis(10));
             }
         }

@@ -204,13 +204,12 @@ unsafe impl Send for Worker {}
 impl Worker {
     /// Makes the worker of the calling kernel thread.
     pub fn new(runtime: &'static Runtime, index: u32, io: Io) -> io::Result<&'static Worker> {
-        let record = sched::worker_record()?;
+        let (record, now) = (sched::worker_record()?, clock::now_ns());
         let name = crate::table::intern(&format!("worker {index}"));
         let is_spare = index as usize >= runtime.config.workers;
         if !is_spare {
             sched::publish_worker_record(record, index, name);
         }
-        let now = clock::now_ns();
         let worker = Box::leak(Box::new(Worker {
             poll: AtomicU32::new(0),
             budget: Cell::new(0),

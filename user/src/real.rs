@@ -8,7 +8,7 @@
 //! Invariant: a place that was filled leads to the first library behind this one that has the name,
 //! or to [`absent`].
 
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -74,6 +74,10 @@ unsafe extern "C-unwind" {
         info: *mut siginfo_t,
         timeout: *const timespec,
     ) -> c_int;
+    pub fn open(path: *const c_char, flags: c_int, mode: c_uint) -> c_int;
+    pub fn openat(directory: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int;
+    pub fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE;
+    pub fn fclose(stream: *mut FILE) -> c_int;
     pub fn system(command: *const c_char) -> c_int;
     pub fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE;
 }

@@ -2,15 +2,15 @@
 //!
 //! A worker that runs out of threads asks its epoll set without sleeping, and sleeps in it if there
 //! is nothing: two system calls, of which the second alone would do. The first pays where events
-//! come as fast as they are served: the worker stays awake, and nobody takes it for a sleeper. Where
-//! the worker waits most of the time, as that of a server with little to do, it is in vain. So after
-//! [`VAIN_MAX`] of them in a row the worker sleeps without, and asks again after a sleep that was
-//! over [`AT_ONCE_NS`] after the look before it: there was something already.
+//! come as fast as they are served: the worker stays awake, and nobody takes it for a sleeper.
+//! Where the worker waits most of the time, as that of a server with little to do, it is in vain.
+//! So after [`VAIN_MAX`] of them in a row the worker sleeps without, and asks again after a sleep
+//! that was over [`AT_ONCE_NS`] after the look before it: there was something already.
 //!
 //! Nor is the set asked right after a sleep in it, which has taken in what there was.
 //!
-//! Invariant: between two looks that do not ask the worker has slept in its reactor, or has nothing
-//! to do and sleeps next. So events wait no longer than they would have.
+//! Invariant: who looks without asking has slept in its reactor just now, or has nothing to do and
+//! sleeps there next. So events wait no longer than they would have.
 
 use core::cell::Cell;
 

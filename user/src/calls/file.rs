@@ -10,11 +10,12 @@ use libc::{iovec, mode_t, off_t};
 
 use super::transfer::{BYTES_MAX, HERE, Parts, read, write};
 use super::{
-    Result, Stop, checked, disk, exported, in_place, interruptible, known, made, made_int, waited,
+    Result, Stop, checked, comm, devices, disk, exported, in_place, interruptible, known, made,
+    made_int, waited,
 };
-use crate::sys;
-use crate::threads::fork;
 use crate::threads::signals::actions;
+use crate::threads::{self, fork};
+use crate::{real, sys};
 
 fn one(buffer: *const c_void, length: usize) -> iovec {
     iovec { iov_base: buffer.cast_mut(), iov_len: length.min(BYTES_MAX) }
@@ -155,6 +156,31 @@ fn open(directory: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> Re
     opened.inspect(|fd| known::note_opened(*fd as c_int, flags))
 }
 
+/// Opens a file as the calling thread does it: by `full`, or by the C library's function.
+fn opened(
+    path: *const c_char,
+    flags: c_int,
+    of_kernel: impl FnOnce() -> c_int,
+    full: impl FnOnce() -> Result<isize>,
+) -> c_int {
+    if let Some(fd) = comm::opened(path, || flags) {
+        return fd;
+    }
+    let fd = if threads::is_running() {
+        made_int(full)
+    } else {
+        if fork::has_full() {
+            descriptor::before_lowest();
+        }
+        of_kernel()
+    };
+    if fd >= 0 {
+        // SAFETY: the kernel has read the path.
+        unsafe { devices::note_opened(path) };
+    }
+    fd
+}
+
 /// The number is heddle's: to the program it is none.
 fn is_none() -> c_int {
     made_int(|| Err(Stop::Error(libc::EBADF)))
@@ -165,6 +191,7 @@ fn copied(fd: c_int, number: c_int, flags: c_int, copy: impl FnOnce() -> c_int) 
     if descriptor::is_own(number) {
         return is_none();
     }
+    comm::before_close(number);
     waited::before_copy(fd, number, flags);
     // A child in its parent's memory has a table of its own.
     if !fork::has_full() || actions::is_in_vfork() {
@@ -197,7 +224,9 @@ exported! {
     (heddle_user_open, heddle_user_open64, heddle_user___open, heddle_user___open64) (
         path: *const c_char, flags: c_int, mode: c_uint
     ) -> c_int {
-        made_int(|| open(libc::AT_FDCWD, path, flags, mode))
+        // SAFETY: passed on.
+        let of_kernel = || unsafe { real::open(path, flags, mode) };
+        opened(path, flags, of_kernel, || open(libc::AT_FDCWD, path, flags, mode))
     }
 
     (heddle_user___open_2, heddle_user___open64_2) (path: *const c_char, flags: c_int) -> c_int {
@@ -207,7 +236,9 @@ exported! {
     (heddle_user_openat, heddle_user_openat64) (
         directory: c_int, path: *const c_char, flags: c_int, mode: c_uint
     ) -> c_int {
-        made_int(|| open(directory, path, flags, mode))
+        // SAFETY: passed on.
+        let of_kernel = || unsafe { real::openat(directory, path, flags, mode) };
+        opened(path, flags, of_kernel, || open(directory, path, flags, mode))
     }
 
     (heddle_user___openat_2, heddle_user___openat64_2) (
@@ -226,6 +257,7 @@ exported! {
             return is_none();
         }
         let close = || {
+            comm::before_close(fd);
             waited::before_close(fd);
             // SAFETY: the caller's descriptor.
             unsafe { libc::close(fd) }

@@ -29,7 +29,9 @@
 //!    unwound by force from [`made`].
 
 mod aio;
+pub mod comm;
 mod connect;
+mod devices;
 mod disk;
 mod elsewhere;
 mod file;

@@ -20,8 +20,8 @@ use libc::{epoll_event, nfds_t, pollfd, sigset_t, timespec};
 
 use super::waited::{Done, resumed_with};
 use super::{
-    Result, Stop, Target, Trying, Waiting, checked, exported, interruptible, made_int, mask, sleep,
-    turns, wait_ready_once,
+    Result, Stop, Target, Trying, Waiting, checked, devices, exported, interruptible, made_int,
+    mask, sleep, turns, wait_ready_once,
 };
 use crate::sys::{direct, probed};
 use crate::threads::signals::{self, Masked, Ran};
@@ -197,16 +197,22 @@ fn is_not_taken(number: c_int) -> bool {
 }
 
 /// A kernel thread of the pool waits for what the reactor does not take.
-#[cold]
 fn wait_elsewhere(fds: &[pollfd], deadline: u64) -> Result<()> {
-    let mut fds = fds.to_vec();
-    interruptible(true, || {
+    wait_as_it_is(&mut fds.to_vec(), deadline).map(drop)
+}
+
+/// A kernel thread of the pool makes the whole call.
+#[cold]
+fn wait_as_it_is(fds: &mut [pollfd], deadline: u64) -> Result<isize> {
+    let mut copy = fds.to_vec();
+    let ready = interruptible(true, || {
         let left = deadline.saturating_sub(raw::now_ns()).div_ceil(1_000_000);
         let ms = if deadline == 0 { -1 } else { left.min(i32::MAX as u64) as c_int };
         // SAFETY: valid entries.
-        unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as nfds_t, ms) as isize }
-    })
-    .map(drop)
+        unsafe { libc::poll(copy.as_mut_ptr(), copy.len() as nfds_t, ms) as isize }
+    })?;
+    fds.copy_from_slice(&copy);
+    Ok(ready)
 }
 
 /// What the runtime can wait for, if it is all that `events` ask for.
@@ -246,6 +252,9 @@ fn poll_now(fds: *mut pollfd, count: nfds_t, limit: Limit) -> Result<isize> {
     }
     // SAFETY: the kernel has accepted the caller's entries, or the one could be copied.
     let fds = unsafe { core::slice::from_raw_parts_mut(fds, count as usize) };
+    if devices::is_among(fds) {
+        return wait_as_it_is(fds, limit.deadline());
+    }
     let tried = wait_once(fds, limit.deadline()).or_else(timeout_is_no_error)?;
     wait(fds, limit, tried)
 }

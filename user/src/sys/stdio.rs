@@ -6,7 +6,8 @@
 //! thread is ended from there by a forced unwind, as natively: the functions of stdio are made to
 //! let the stream's lock go then.
 //!
-//! Files are opened in no table; the functions that do so are taken over.
+//! Files are opened in no table; the functions that do so are taken over, and the one that closes
+//! them for the sake of names (`calls/comm.rs`).
 //!
 //! Invariant: a table is changed only where it has those two functions side by side, and its pages
 //! are as they were after that. A C library that is made otherwise is left as it is: there a
@@ -22,9 +23,10 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use libc::{FILE, dl_phdr_info, ssize_t};
 
-use crate::errno;
-use crate::threads::cancel;
+use crate::calls::comm;
 use crate::threads::signals;
+use crate::threads::{self, cancel};
+use crate::{errno, real};
 
 /// What glibc's `FILE` has for everybody: the rest is only passed on.
 #[repr(C)]
@@ -131,6 +133,45 @@ unsafe fn opened(mode: *const c_char, open: impl FnOnce() -> *mut FILE) -> *mut 
     stream
 }
 
+/// What the kernel is asked for by `mode`, as far as it says who reads and who writes.
+///
+/// # Safety
+/// 1. `mode` is a text.
+unsafe fn flags_of(mode: *const c_char) -> c_int {
+    // SAFETY: by 1.
+    let letters = unsafe { CStr::from_ptr(mode) }.to_bytes();
+    let has = |letter| letters.iter().take(LETTERS).skip(1).any(|it| *it == letter);
+    let access = match letters.first() {
+        _ if has(b'+') => libc::O_RDWR,
+        Some(b'r') => libc::O_RDONLY,
+        _ => libc::O_WRONLY,
+    };
+    if has(b'e') { access | libc::O_CLOEXEC } else { access }
+}
+
+/// # Safety
+/// As the C library's function.
+unsafe fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
+    // SAFETY: the caller's texts.
+    unsafe {
+        match comm::opened(path, || flags_of(mode)) {
+            Some(-1) => return ptr::null_mut(),
+            Some(fd) => {
+                let stream = libc::fdopen(fd, mode);
+                if stream.is_null() {
+                    errno::kept(|| libc::close(fd));
+                }
+                return stream;
+            }
+            None => {}
+        }
+        if threads::is_running() {
+            return opened(mode, || libc::fopen(path, mode));
+        }
+        real::fopen(path, mode)
+    }
+}
+
 /// # Safety
 /// As the C library's function.
 #[unsafe(no_mangle)]
@@ -139,7 +180,7 @@ unsafe extern "C-unwind" fn heddle_user_fopen(
     mode: *const c_char,
 ) -> *mut FILE {
     // SAFETY: the caller's texts.
-    unsafe { opened(mode, || libc::fopen(path, mode)) }
+    unsafe { fopen(path, mode) }
 }
 
 /// # Safety
@@ -150,7 +191,24 @@ unsafe extern "C-unwind" fn heddle_user_fopen64(
     mode: *const c_char,
 ) -> *mut FILE {
     // SAFETY: the caller's texts.
-    unsafe { opened(mode, || libc::fopen(path, mode)) }
+    unsafe { fopen(path, mode) }
+}
+
+/// # Safety
+/// As the C library's function.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn heddle_user_fclose(stream: *mut FILE) -> c_int {
+    // SAFETY: the caller's stream.
+    unsafe {
+        if comm::are_open() {
+            let fd = libc::fileno(stream);
+            if comm::is_open(fd) {
+                libc::fflush(stream);
+                comm::before_close(fd);
+            }
+        }
+        real::fclose(stream)
+    }
 }
 
 /// # Safety

@@ -183,6 +183,7 @@ unsafe fn create(
         Pthread {
             state: AtomicU32::new(if wanted.is_detached { DETACHED } else { JOINABLE }),
             joined_by: AtomicUsize::new(0),
+            name,
             slot: AtomicU32::new(raw::slot(&made.thread)),
             signals: Signals::new(blocked),
             start,

@@ -12,10 +12,11 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use libc::pthread_t;
 
-use super::{find, own, said, this};
+use super::{Pthread, find, own, said, this};
 use crate::{account, errno};
 
-const NAME_BYTES: usize = 16;
+/// As the kernel has them, with the zero at the end.
+pub const NAME_BYTES: usize = 16;
 
 // SAFETY: the C library's functions, by its headers.
 unsafe extern "C" {
@@ -76,7 +77,6 @@ pub unsafe extern "C" fn heddle_user_pthread_setname_np(
     thread: pthread_t,
     name: *const c_char,
 ) -> c_int {
-    let target_name = thread;
     // SAFETY: the caller's thread.
     let Some(target) = (unsafe { find(thread) }) else {
         forget_names();
@@ -88,24 +88,41 @@ pub unsafe extern "C" fn heddle_user_pthread_setname_np(
     if text.len() >= NAME_BYTES {
         return libc::ERANGE;
     }
+    let mut name = [0; NAME_BYTES];
+    name[..text.len()].copy_from_slice(text);
+    rename(target, &name);
+    0
+}
+
+/// Gives a thread, which has not ended, a name: what is before the first zero, of which there is
+/// one.
+pub fn rename(target: &Pthread, name: &[u8; NAME_BYTES]) {
+    let Ok(text) = CStr::from_bytes_until_nul(name) else { return };
     let mut about = target.about();
     about.name = [0; NAME_BYTES];
-    about.name[..text.len()].copy_from_slice(text);
-    let Some(thread) = &about.thread else { return 0 };
-    thread.set_name(&String::from_utf8_lossy(text));
-    // SAFETY: the caller's thread, which exists.
-    let kind = unsafe { &(*own::words_of(target_name)).kind };
-    // SAFETY: the caller's text.
-    let ruled = unsafe { account::named(thread, kind, name, &target.born.get()) };
+    about.name[..text.count_bytes()].copy_from_slice(text.to_bytes());
+    let Some(thread) = &about.thread else { return };
+    thread.set_name(&text.to_string_lossy());
+    // SAFETY: a thread's that exists.
+    let kind = unsafe { &(*own::words_of(target.name)).kind };
+    // SAFETY: a text.
+    let ruled = unsafe { account::named(thread, kind, text.as_ptr(), &target.born.get()) };
     if !about.is_said {
         if let Some(ruled) = ruled {
             ruled.apply(thread, about.schedule.critical());
         }
-        return 0;
+        return;
     }
     drop(about);
-    said::tell_account(target_name, target);
-    0
+    said::tell_account(target.name, target);
+}
+
+/// Copies the name of a thread; how long it is.
+pub fn name_of(target: &Pthread, to: &mut [u8]) -> usize {
+    let name = target.about().name;
+    let text = CStr::from_bytes_until_nul(&name).map_or(&[] as &[u8], CStr::to_bytes);
+    to[..text.len()].copy_from_slice(text);
+    text.len()
 }
 
 #[unsafe(no_mangle)]

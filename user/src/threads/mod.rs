@@ -81,6 +81,8 @@ pub struct Pthread {
     start: Start,
     argument: *mut c_void,
     about: Mutex<About>,
+    /// Its own `pthread_t`.
+    name: pthread_t,
     /// The slot of the runtime's thread.
     slot: AtomicU32,
     signals: Signals,
