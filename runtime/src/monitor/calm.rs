@@ -35,8 +35,8 @@ use crate::worker::Worker;
 /// Looks in a row that find nothing else, after which it looks seldom.
 const LOOKS: u32 = 64;
 /// The same where it has been calm for this long before.
-const FEW_LOOKS: u32 = 4;
-const RARE: Duration = Duration::from_millis(16);
+const FEW_LOOKS: u32 = 2;
+const RARE: Duration = Duration::from_millis(8);
 /// Time between two looks then, at most and at least.
 const MOST: Duration = Duration::from_millis(50);
 const LEAST: Duration = Duration::from_millis(1);
