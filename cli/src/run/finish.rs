@@ -243,6 +243,6 @@ fn needed(process: &collect::Process, kind: &Use, symbols: &mut Symbols) -> (Use
         kind.resident = kind.resident.max(u32::try_from(peak.resident).unwrap_or(u32::MAX));
     }
     let (start, refine) = kind.places();
-    let name = start.and_then(|it| symbols.name(&it, refine.as_ref()).function);
+    let name = start.and_then(|it| symbols.function(&it, refine.as_ref()));
     (kind, name)
 }

@@ -61,12 +61,23 @@ impl Symbols {
     /// What a thread runs that begins at `start`, or, where that starts others, at what `refine`
     /// leads to.
     pub fn name(&mut self, start: &CodePlace, refine: Option<&CodePlace>) -> Named {
+        self.named(start, refine, true)
+    }
+
+    /// As [`Symbols::name`], only what runs: where it is written takes longer to find, as all names
+    /// of its module may have to be read for that.
+    pub fn function(&mut self, start: &CodePlace, refine: Option<&CodePlace>) -> Option<String> {
+        self.named(start, refine, false).function
+    }
+
+    fn named(&mut self, start: &CodePlace, refine: Option<&CodePlace>, sourced: bool) -> Named {
         if let Some(refine) = refine {
             let module = self.module(refine);
             let refined = module.as_ref().and_then(|module| module.refined(refine.offset));
             let Some((name, code)) = refined else {
                 return Named { place: place(refine), ..Named::default() };
             };
+            let module = module.filter(|_| sourced);
             let source = module.and_then(|module| module.source_of_callable(&name, code?));
             // A function that is not known to start others is what runs, with what it is given.
             let starter = self.module(start).and_then(|module| module.own_function(start.offset));
@@ -80,7 +91,7 @@ impl Symbols {
             let name = demangle(&symbol.name);
             proxied(&name).map(str::to_owned).unwrap_or(name)
         });
-        let source = module.and_then(|module| module.line(start.offset));
+        let source = module.filter(|_| sourced).and_then(|module| module.line(start.offset));
         Named { function, species, place: place(start), source }
     }
 
