@@ -184,9 +184,9 @@ impl Config {
 
 /// Descriptors that each worker of full threads has, with a ring as well, and what they have
 /// together with some spare workers.
-const FILES_EACH: u64 = 2;
-const FILES_EACH_WITH_RING: u64 = 4;
-const FILES_SHARED: u64 = 16;
+const FILES_EACH: u64 = 3;
+const FILES_EACH_WITH_RING: u64 = 5;
+const FILES_SHARED: u64 = 18;
 
 impl Settings {
     /// With as many workers as have room for their descriptors in half of what the process may

@@ -94,6 +94,7 @@ pub fn count_pins() {
 /// The program is about to have the kernel filter its system calls: from now on full threads cause
 /// none that it may not know.
 pub fn before_filter() {
+    crate::monitor::bed::before_filter();
     #[cfg(target_arch = "x86_64")]
     crate::sys::segments::stop();
 }

@@ -20,6 +20,8 @@ pub(crate) use core::sync::atomic::fence;
 pub(crate) use core::sync::atomic::{AtomicPtr, AtomicU32};
 use core::time::Duration;
 
+/// The monitor's sleep while all workers sleep.
+pub(crate) use crate::monitor::bed::{wait as doze_wait, wake as doze_wake};
 use crate::sys::futex;
 
 /// Turns of a spin-wait before the kernel is asked: a holder needs tens of nanoseconds.

@@ -28,6 +28,7 @@
 //! the hands of a full thread that runs only when the monitor has found a worker for it. The
 //! steward waits for it (`steward.rs`).
 
+pub(crate) mod bed;
 mod calm;
 mod compensate;
 mod doze;
@@ -116,6 +117,7 @@ impl Monitor {
     /// Starts its kernel thread.
     pub fn start(&'static self, runtime: &'static Runtime) -> io::Result<()> {
         self.bell.make()?;
+        bed::make()?;
         let body = move || {
             Watch {
                 runtime,
@@ -134,10 +136,13 @@ impl Monitor {
         task::start_helper("heddle-monitor", body)
     }
 
-    /// A worker has left its sleep.
+    /// `worker`, whose kernel thread calls it, has left its sleep.
     #[inline]
-    pub fn worker_awake(&self) {
-        self.doze.end();
+    pub fn worker_awake(&self, worker: &Worker) {
+        // A spare worker may have been woken for a thread that holds what it would make one with.
+        if self.doze.is_begun() && (worker.is_spare() || !worker.alarm.set()) {
+            self.doze.end();
+        }
         self.bell.ring();
     }
 
@@ -145,7 +150,8 @@ impl Monitor {
     #[inline]
     pub fn given(&self, worker: &Worker) {
         if worker.blocked.load(Relaxed) {
-            self.worker_awake();
+            self.doze.end();
+            self.bell.ring();
         }
     }
 }
@@ -260,7 +266,8 @@ impl Watch {
                 if is_woken {
                     // While it looked on, workers may have woken between two looks.
                     let known = if patience.is_zero() { quiet + paused } else { paused };
-                    patience = if known < RARE { PAUSE } else { Duration::ZERO };
+                    let is_often = known < RARE || bed::were_many();
+                    patience = if is_often { PAUSE } else { Duration::ZERO };
                     quiet = Duration::ZERO;
                 } else {
                     quiet += paused;

@@ -50,6 +50,7 @@ use crate::hibernate::Drowsy;
 use crate::inbox::Inbox;
 use crate::io::{Epoll, Reactor};
 use crate::monitor::Seen;
+use crate::monitor::bed::Alarm;
 use crate::nap::Naps;
 use crate::offered::Offered;
 use crate::queue::RunQueues;
@@ -121,6 +122,8 @@ pub(crate) struct Worker {
     drowsy: Drowsy,
     naps: Naps,
     asks: Asks,
+    /// Ends the monitor's sleep, if this worker does not sleep again soon.
+    pub alarm: Alarm,
     /// Who had its kernel thread for how long, of its full threads.
     pub meter: Meter,
     pub reactor: Reactor,
@@ -210,7 +213,7 @@ impl Worker {
         if !is_spare {
             sched::publish_worker_record(record, index, name);
         }
-        let worker = Box::leak(Box::new(Worker {
+        Ok(Box::leak(Box::new(Worker {
             poll: AtomicU32::new(0),
             budget: Cell::new(0),
             current: AtomicPtr::new(ptr::null_mut()),
@@ -234,6 +237,7 @@ impl Worker {
             drowsy: Drowsy::new(runtime.config.drowsy),
             naps: Naps::new(),
             asks: Asks::new(),
+            alarm: Alarm::new(),
             meter: Meter::new(),
             reactor: Reactor::new(io, runtime.config.full_threads)?,
             tls: Cell::new(arch::thread_pointer()),
@@ -270,8 +274,7 @@ impl Worker {
             ready: AtomicU32::new(0),
             io_waiting: AtomicU32::new(0),
             timers_waiting: AtomicU32::new(0),
-        }));
-        Ok(worker)
+        })))
     }
 
     /// The loop of the scheduler context, until the kernel thread has left its seat.

@@ -152,8 +152,8 @@ What differs with --threads user:
   that blocks them in all of its threads; they do not wait for one.
   A descriptor of signalfd tells of no SIGPIPE, SIGXFSZ, SIGPROF and SIGVTALRM that are sent to the
   process.
-  From the first thread on heddle keeps descriptors open in the process: two to four for each worker
-  and five or six more; fewer workers run where they would have more than half of RLIMIT_NOFILE,
+  From the first thread on heddle keeps descriptors open in the process: two to five for each worker
+  and seven or eight more; fewer workers run where they would have more than half of RLIMIT_NOFILE,
   which a line says. They stand from 1000 on, then from 768 and 512 on, and where RLIMIT_NOFILE
   is lower near its end, so the program's numbers are those that it would have. For an instant each
   has the lowest free number, a new worker's later on too, and so has what heddle looks up in /proc:

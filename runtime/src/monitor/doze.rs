@@ -4,10 +4,11 @@
 //! 1. The monitor announces its sleep, then looks whether a worker is awake ([`Doze::begin`]), and
 //!    sleeps if none is.
 //! 2. A worker that leaves its sleep says so to the others, then ends the monitor's
-//!    ([`Doze::end`]).
+//!    ([`Doze::end`]), or, if it finds that begun, has its alarm end it (`bed.rs`).
 //!
 //! Each side stores, fences, and loads what the other has stored. Invariant: while a worker is
-//! awake, and so may block with threads that others should run, the monitor looks, or was woken.
+//! awake, and so may block with threads that others should run, the monitor looks, or was woken, or
+//! will be by the worker's alarm.
 
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
@@ -37,17 +38,27 @@ impl Doze {
         !is_any_awake
     }
 
-    /// Sleeps, having begun to, until a worker ends it.
+    /// Sleeps, having begun to, until a worker ends it, or its alarm does.
     pub fn wait(&self) {
         while self.0.load(SeqCst) != 0 {
-            model::futex_wait(&self.0, 1, None);
+            if model::doze_wait(&self.0, None) {
+                self.0.store(0, SeqCst);
+            }
         }
     }
 
-    /// As [`Doze::wait`], but no longer than `most`; true if a worker has ended it.
+    /// As [`Doze::wait`], but no longer than `most`; true if it was ended.
     pub fn wait_for(&self, most: Duration) -> bool {
-        model::futex_wait(&self.0, 1, Some(most));
-        self.0.swap(0, SeqCst) == 0
+        let is_woken = model::doze_wait(&self.0, Some(most));
+        self.0.swap(0, SeqCst) == 0 || is_woken
+    }
+
+    /// Whether the monitor sleeps or is about to; asked by a worker that has left its sleep.
+    #[inline]
+    pub fn is_begun(&self) -> bool {
+        // ORDER: as in `end`.
+        fence(SeqCst);
+        self.0.load(Relaxed) != 0
     }
 
     /// A worker has left its sleep.
@@ -56,7 +67,7 @@ impl Doze {
         // ORDER: the worker is awake before this look; pairs with the fence in `begin`.
         fence(SeqCst);
         if self.0.load(Relaxed) != 0 && self.0.swap(0, SeqCst) != 0 {
-            model::futex_wake(&self.0, 1);
+            model::doze_wake(&self.0);
         }
     }
 }

@@ -30,6 +30,7 @@ impl Worker {
         let naps = self.naps.begin(self.now.get());
         // Who sees it asleep takes it for true.
         self.before_sleep();
+        self.alarm.take_back();
         self.sleeping.announce(naps);
         self.runtime.sleepers.fetch_add(1, Relaxed);
         self.runtime.nappers.fetch_add(u32::from(naps), Relaxed);
@@ -49,7 +50,7 @@ impl Worker {
         self.sleeping.end();
         self.runtime.nappers.fetch_sub(u32::from(naps), Relaxed);
         self.runtime.sleepers.fetch_sub(1, Relaxed);
-        self.runtime.monitor.worker_awake();
+        self.runtime.monitor.worker_awake(self);
         self.budget.set(0);
         self.show();
         true

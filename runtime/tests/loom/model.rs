@@ -59,6 +59,16 @@ pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Durati
     sleepers.fetch_sub(1, Relaxed);
 }
 
+/// The monitor's sleep; alarms are over at once here.
+pub(crate) fn doze_wait(word: &AtomicU32, limit: Option<Duration>) -> bool {
+    futex_wait(word, 1, limit);
+    false
+}
+
+pub(crate) fn doze_wake(word: &AtomicU32) {
+    futex_wake(word, 1);
+}
+
 /// Wakes those without a timeout; of the others each may wake by itself.
 pub(crate) fn futex_wake(word: &AtomicU32, _count: u32) {
     if word.patient.load(Relaxed) != 0 {

@@ -26,7 +26,7 @@ impl Monitor {
         Monitor { doze, spares: AtomicU64::new(0) }
     }
 
-    pub fn worker_awake(&self) {
+    pub fn worker_awake(&self, _worker: &Worker) {
         self.doze.end();
     }
 }

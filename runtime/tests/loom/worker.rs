@@ -79,6 +79,7 @@ pub struct Worker {
     trace: Option<Account>,
     naps: Account,
     asks: Account,
+    pub alarm: Account,
     meter: Account,
     patience: Patience,
     cache: Empty,
@@ -156,6 +157,8 @@ impl Account {
 
     fn flush(&self) {}
 
+    fn take_back(&self) {}
+
     /// Nothing is asked.
     fn is_left_out(&self) -> bool {
         false
@@ -229,6 +232,7 @@ impl Worker {
             trace: None,
             naps: Account,
             asks: Account,
+            alarm: Account,
             meter: Account,
             patience: Patience::new(clock::now_ns()),
             cache: Empty,
