@@ -150,6 +150,9 @@ What differs with --threads user:
   alone.
   SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP and SIGABRT act at once where they are sent to a process
   that blocks them in all of its threads; they do not wait for one.
+  In a job in the background a thread is not stopped by SIGTTIN or SIGTTOU: it waits for the
+  terminal's input, and fails with EIO when there is some; what it writes below stty tostop, and
+  what it sets (tcsetattr, tcsetpgrp), is done.
   A descriptor of signalfd tells of no SIGPIPE, SIGXFSZ, SIGPROF and SIGVTALRM that are sent to the
   process.
   From the first thread on heddle keeps descriptors open in the process: two to five for each worker

@@ -12,8 +12,8 @@
 //!
 //! An event loop with little to do asks in vain each time before it waits. After [`ASKS`] such asks
 //! in a row about one descriptor it waits at once: a wait for what is ready ends as well, only
-//! later than an ask would have told. Now and then it asks all the same, and goes on to as soon as
-//! there was something.
+//! later than an ask would have told; so does one about a number that is no epoll set's any more.
+//! Now and then it asks all the same, and goes on to as soon as there was something.
 //!
 //! Invariant: a hint. Whatever it says, a thread that has to wait waits.
 
