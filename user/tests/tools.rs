@@ -72,6 +72,21 @@ fn threads_that_take_turns_wait_seldom() {
     fs::remove_dir_all(folder).expect("ours");
 }
 
+/// Once in the worker's set and once in its own for each of 300 events; twice in each before asks
+/// in vain were left out.
+#[test]
+fn an_event_loop_that_waits_asks_seldom() {
+    if !can_run(&["cc", "strace"]) {
+        return;
+    }
+    let folder = folder("loop");
+    let arguments = ["-e", "trace=epoll_wait,epoll_pwait2"];
+    let Some((_, trace)) = traced(&folder, "loop", &arguments) else { return };
+    let asks = trace.matches("epoll_wait(").count();
+    assert!((300..1000).contains(&asks), "{asks} asks");
+    fs::remove_dir_all(folder).expect("ours");
+}
+
 #[test]
 fn perf_shows_what_threads_compute() {
     if !can_run(&["cc", "perf"]) {

@@ -7,14 +7,13 @@
 
 #include <sys/resource.h>
 
-/* How often the process may sleep for each wake, in the best of some tries: it looks for a moment
- * whether there is more to do, every 2 ms, and some four times a second whether there is something
- * to give back. */
+/* How often the process may sleep for each wake, in the best of some tries: once, and some four
+ * times a second to look whether there is something to give back. */
 enum { TRIES = 5 };
 
 static const struct {
 	int nap_ms, naps, sleeps;
-} TIMES[] = { { 200, 8, 6 }, { 40, 40, 3 } };
+} TIMES[] = { { 200, 8, 4 }, { 40, 40, 2 } };
 
 static long sleeps(void)
 {
