@@ -13,6 +13,8 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 const struct heddle_plan *plan;
@@ -114,11 +116,47 @@ static enum copied copy_all(int file, char **copy, size_t *bytes)
 	return COPIED_NONSENSE;
 }
 
+/* What `path` ends with, a number after a dot, which is cut off: 0 if it ends otherwise. */
+static uint64_t take_number(const char *path, size_t *length)
+{
+	uint64_t number = 0, power = 1;
+	size_t at = *length;
+
+	while (at && path[at - 1] >= '0' && path[at - 1] <= '9' && power < UINT64_MAX / 100) {
+		number += (uint64_t)(path[--at] - '0') * power;
+		power *= 10;
+	}
+	if (!at || path[at - 1] != '.')
+		return 0;
+	*length = at - 1;
+	return number;
+}
+
+/* Whether the run is over, so that its plan was removed: a daemon that it left behind, or one whose
+ * `heddle run` was killed. The file is named after that process and the namespace of its number; in
+ * another one, a container, nothing can be said. */
+static bool run_is_over(const char *path)
+{
+	size_t length = strlen(path);
+	const uint64_t process = take_number(path, &length);
+	const uint64_t namespace = take_number(path, &length);
+	char name[32] = "/proc/";
+	struct statx about;
+
+	if (!process || !namespace || !calls_allowed() ||
+	    syscall(SYS_statx, AT_FDCWD, "/proc/self/ns/pid", 0, STATX_INO, &about) != 0 ||
+	    about.stx_ino != namespace)
+		return false;
+	text_copy(name + 6, sizeof(name) - 7, digits(process));
+	return syscall(SYS_statx, AT_FDCWD, name, 0, STATX_INO, &about) != 0 && errno == ENOENT;
+}
+
 /* A mapping would break under us if somebody cut the file: a copy cannot. Only calls that the
  * loader makes as well: where a filter is in place nothing else is sure to be allowed. */
 void plan_read(const char *path)
 {
 	int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	const bool is_gone = file < 0 && errno == ENOENT;
 	enum copied copied = COPIED_NOTHING;
 	char *copy = NULL;
 	size_t bytes = 0;
@@ -127,6 +165,8 @@ void plan_read(const char *path)
 		copied = copy_all(file, &copy, &bytes);
 		close(file);
 	}
+	if (is_gone && run_is_over(path))
+		return;
 	if (copied == COPIED_NOTHING)
 		say("the plan ", path, " cannot be read: threads are only observed", NULL);
 	else if (copied == COPIED_NONSENSE)

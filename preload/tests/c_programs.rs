@@ -176,6 +176,37 @@ fn limits_and_filters_make_no_difference_to_the_program() {
     }
 }
 
+/// A plan that is not there: not worth a word once `heddle run`, which removes it, has ended.
+#[test]
+fn the_plan_of_a_run_that_is_over_is_not_missed() {
+    let mut over = Command::new("true").spawn().expect("a process");
+    over.wait().expect("it ends");
+    let (over, own) = (over.id(), std::process::id());
+    let here = heddle_record::process::own_namespace();
+    for target in targets() {
+        let program = build(target, "create_join", &[]);
+        for (name, is_missed) in [
+            (format!("heddle-plan.{here}.{over}"), false),
+            (format!("heddle-plan.{here}.{own}"), true),
+            (format!("heddle-plan.{}.{over}", here - 1), true),
+            (format!("heddle-plan.{over}"), true),
+            (format!("{here}.{over}"), true),
+            ("heddle-plan.".to_owned(), true),
+        ] {
+            let path = folder().join(&name);
+            let mut command = command(target, &program, &plan());
+            let ended = run(command.arg("1").env("HEDDLE_PLAN", &path));
+            let ended = ended.expect_success(&format!("{name} on {}", target.name));
+            let line = format!(
+                "heddle: the plan {} cannot be read: threads are only observed\n",
+                path.display()
+            );
+            let expected = if is_missed { line } else { String::new() };
+            assert_eq!(ended.stderr(), expected, "{name} on {}", target.name);
+        }
+    }
+}
+
 #[test]
 fn threads_before_main_and_of_libraries_that_go() {
     for target in targets() {
