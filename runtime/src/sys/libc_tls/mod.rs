@@ -20,6 +20,7 @@
 //! | dtv | by `_dl_allocate_tls`, or as it was | `__tls_get_addr` |
 //! | multiple_threads, stack and pointer guard | as in every thread | locks, canaries, `setjmp` |
 //! | tid | a number above all kernel thread ids; see [`set_tid`] | recursive mutexes |
+//! | state (glibc 2.43) | as a thread has it that lives | `pthread_cancel` in a forked child |
 //! | robust list head | empty | robust mutexes |
 //! | link in the list of threads | itself alone | `fork`, which takes it out in the child |
 //! | specific | the first block of keys inside the structure | `pthread_getspecific` |
@@ -44,6 +45,7 @@ mod changed;
 mod functions;
 mod heap;
 mod kept;
+mod kernel;
 mod keys;
 pub(crate) mod late;
 mod named;

@@ -15,7 +15,7 @@ use super::functions::{Close, Functions};
 use super::heap::{self, Words};
 use super::named::Named;
 use super::wipe::{Known, Wipe};
-use super::{Stack, keys, rseq};
+use super::{Stack, kernel, keys, rseq};
 use crate::full;
 use crate::sys::memory::{self, PAGE};
 use crate::sys::task;
@@ -41,6 +41,8 @@ enum Word {
 pub(super) struct Fields {
     header: [Word; HEADER],
     tid: usize,
+    /// What the kernel clears as a thread ends, where that is not the tid; its value until then.
+    cleared: Option<(usize, u32)>,
     robust: usize,
     /// Third word of the robust list's head: where its entries have their lock.
     robust_lock: isize,
@@ -81,6 +83,7 @@ impl Fields {
         let heap = format!("malloc's words {:?} and {:?}", self.heap, other.heap);
         let all = [
             ("the robust list", robust(self) != robust(other)),
+            ("the state", self.cleared != other.cleared),
             ("the list of threads", self.list != other.list),
             ("keys", keys(self) != keys(other)),
             ("rseq", self.rseq != other.rseq),
@@ -108,6 +111,9 @@ impl Fields {
                 }
             }
             pthread.add(self.tid).cast::<u32>().write(tid);
+            if let Some((place, state)) = self.cleared {
+                pthread.add(place).cast::<u32>().write(state);
+            }
             let robust = pthread.add(self.robust).cast::<usize>();
             robust.write(robust as usize);
             robust.add(1).write(self.robust_lock as usize);
@@ -318,10 +324,11 @@ fn look(probe: &Probe, tls: *mut u8, heap: Words) -> Result<Found, String> {
         resolver: resolver.map(|(_, state)| state),
         unused: if is_zero { HEADER * size_of::<usize>()..list } else { 0..0 },
     };
-    let (robust, robust_lock) = robust(pthread, words)?;
+    let (robust, robust_lock) = kernel::robust(pthread, words)?;
     let fields = Fields {
         header,
         tid: 0,
+        cleared: kernel::cleared(pthread, bytes, tid),
         robust,
         robust_lock,
         list,
@@ -352,27 +359,6 @@ fn places(words: &[usize], value: usize) -> Vec<usize> {
 
 fn offset(address: *const u8, tls: *mut u8) -> isize {
     (address as isize).wrapping_sub(tls as isize)
-}
-
-/// The robust list's head: the one word that names itself and is named by the word before it, the
-/// list's other end. And its second word. Where the kernel says where the calling thread has its
-/// head (an emulator may not), it has to be the same.
-fn robust(pthread: *mut u8, words: &[usize]) -> Result<(usize, isize), String> {
-    let place = |index: usize| pthread as usize + index * size_of::<usize>();
-    let is_head = |&i: &usize| words[i] == place(i) && words[i - 1] == place(i);
-    let mut heads = (1..words.len() - 1).filter(is_head);
-    let (Some(index), None) = (heads.next(), heads.next()) else {
-        return Err("the robust list of the C library's threads was not found".into());
-    };
-    let mut head = 0usize;
-    let mut length = 0usize;
-    // SAFETY: two valid places; 0 = the caller.
-    let failed =
-        unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut length) };
-    if failed == 0 && (head != place(index) || length != 3 * size_of::<usize>()) {
-        return Err("the kernel has another robust list than the C library".into());
-    }
-    Ok((index * size_of::<usize>(), words[index + 1] as isize))
 }
 
 /// Where the library describes the link in its list of threads, if the neighbours that it names
@@ -461,6 +447,7 @@ mod tests {
         let mut one = Fields {
             header: [Word::Left; HEADER],
             tid: 0,
+            cleared: None,
             robust: 0,
             robust_lock: 0,
             list: 0,
