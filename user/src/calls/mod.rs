@@ -28,6 +28,7 @@
 //! 2. A call that was cancelled leaves nothing that needs a destructor: the thread's stack is
 //!    unwound by force from [`made`].
 
+mod accept;
 mod aio;
 pub mod comm;
 mod connect;
