@@ -13,8 +13,8 @@ use heddle::raw::{self, Interest};
 use libc::{iovec, mmsghdr, msghdr, sockaddr, socklen_t, timespec};
 
 use super::{
-    Limit, Result, Target, checked, exported, is_nonblocking, made, made_int, retry, signal,
-    sockets, transfer, turns,
+    Limit, Result, Stop, Target, checked, deadline_of, exported, interruptible, is_nonblocking,
+    made, made_int, retry, signal, sockets, transfer, turns,
 };
 use crate::sys::direct;
 
@@ -48,9 +48,11 @@ fn receive_bytes(
     let mut target = Target::new(fd);
     if !is_for_all(flags) {
         // SAFETY: the caller's buffer and places.
-        return receive(&mut target, flags, &mut Limit::default(), |fd, flags| unsafe {
+        let call = |fd, flags| unsafe {
             direct::recvfrom(fd, buffer, length, flags, address, address_length)
-        });
+        };
+        let first = receive(&mut target, flags, &mut Limit::default(), call)?;
+        return seen(&target, flags, first, || length, call);
     }
     // The address is that of whom the start is from.
     let call = |fd, flags, done| {
@@ -69,6 +71,31 @@ fn receive_bytes(
 fn is_for_all(flags: c_int) -> bool {
     let all = flags & (libc::MSG_WAITALL | libc::MSG_PEEK) == libc::MSG_WAITALL;
     all && flags & NEVER_WAITS == 0
+}
+
+/// What a receive returns that has found `first` bytes: with `MSG_PEEK | MSG_WAITALL` a stream is
+/// looked at until `wanted` bytes are there. It is ready when one is, so the kernel waits.
+fn seen(
+    target: &Target,
+    flags: c_int,
+    first: isize,
+    wanted: impl Fn() -> usize,
+    call: impl Fn(c_int, c_int) -> isize,
+) -> Result<isize> {
+    let whole = libc::MSG_PEEK | libc::MSG_WAITALL;
+    let may_wait = flags & (whole | NEVER_WAITS) == whole && first > 0;
+    if !may_wait || first as usize >= wanted() {
+        return Ok(first);
+    }
+    if is_nonblocking(target.fd) || !sockets::is_stream(target.fd) {
+        return Ok(first);
+    }
+    let has_timeout = deadline_of(target.fd, libc::SO_RCVTIMEO).is_some_and(|it| it != 0);
+    // The kernel ends it with what is there, whoever interrupts it. That stays where it is.
+    match interruptible(has_timeout, || call(target.fd, flags)) {
+        Ok(_) if raw::is_cancelled() => Err(Stop::Cancelled),
+        seen => seen,
+    }
 }
 
 /// `MSG_WAITALL`: a stream is received from until `is_all(done)`, or a handler has run.
@@ -106,8 +133,19 @@ fn receive_message(
 ) -> Result<isize> {
     // SAFETY: the caller's message.
     let whole = |fd, flags| unsafe { direct::recvmsg(fd, message, flags) };
-    if !is_for_all(flags) || message.is_null() {
+    if message.is_null() {
         return receive(target, flags, &mut limit, whole);
+    }
+    if !is_for_all(flags) {
+        // SAFETY: the caller's message.
+        let asked = unsafe { *message };
+        let first = receive(target, flags, &mut limit, whole)?;
+        let wanted = || length_of(&asked);
+        return seen(target, flags, first, wanted, |fd, flags| {
+            // SAFETY: the caller's message, as the kernel has accepted it.
+            unsafe { *message = asked };
+            whole(fd, flags)
+        });
     }
     // SAFETY: the caller's message.
     let room = unsafe { (*message).msg_controllen };
