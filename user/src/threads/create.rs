@@ -93,6 +93,7 @@ fn prepare() {
         kernel::keep_main();
         // Refused: whoever waits says why.
         let _ = raw::prepare_waits();
+        signals::actions::begin_around();
     });
 }
 

@@ -68,6 +68,8 @@ static KEPT: [Kept; SIGNALS as usize] = [const { Kept::new() }; SIGNALS as usize
 /// Whose [`KEPT`] is: the process that began to keep. A child of `vfork` has another number, and
 /// the same memory.
 static OWNER: AtomicI32 = AtomicI32::new(0);
+/// The kernel has our handlers of faults, and of what workers let through, too.
+static ARE_ALL: AtomicBool = AtomicBool::new(false);
 /// Who changes an action has it.
 static CHANGES: AtomicBool = AtomicBool::new(false);
 /// How many calls of [`ignoring`] there are for which the kernel ignores SIGSEGV.
@@ -75,7 +77,7 @@ static IGNORING: AtomicU32 = AtomicU32::new(0);
 /// The kernel's handler of it, ours, while it has none for that; else 0.
 static PUT_ASIDE: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether the caller is a child of `vfork`, in its parent's memory. Once there are full threads.
+/// Whether the caller is a child of `vfork`, in its parent's memory. Once there are threads.
 pub fn is_in_vfork() -> bool {
     let owner = OWNER.load(Relaxed);
     // SAFETY: no arguments.
@@ -275,19 +277,37 @@ fn set(signal: c_int, kept: &Kept, action: &sigaction) -> c_int {
     errno::get()
 }
 
-/// From now on handlers are called from here: before the first full thread is made, and
-/// the runtime looks at faults.
+/// Whether it is one of those that come to the program's kernel threads, by way of [`around`].
+fn goes_around(signal: c_int) -> bool {
+    signal != raw::PREEMPTION_SIGNAL && our_handler(signal) == around as *const () as usize
+}
+
+/// Has the kernel call from here the handlers of `wanted`.
+fn begin_with(wanted: impl Fn(c_int) -> bool) {
+    for signal in (1..SIGNALS).filter(|&signal| wanted(signal)) {
+        if let Some(kept) = kept(signal)
+            && let Some(action) = action_of(signal)
+        {
+            set(signal, kept, &action);
+        }
+    }
+    // SAFETY: no arguments.
+    OWNER.store(unsafe { libc::getpid() }, Relaxed);
+}
+
+/// From now on handlers do not come in the middle of the runtime: before the first thread is made,
+/// whatever its kind. Kernel threads wait there for each other, too.
+pub fn begin_around() {
+    alone(|| begin_with(goes_around));
+}
+
+/// From now on all handlers are called from here: before the first full thread is made, and the
+/// runtime looks at faults.
 pub fn begin() {
     alone(|| {
-        let all = (1..SIGNALS).filter_map(|signal| Some((signal, kept(signal)?)));
-        for (signal, kept) in all {
-            if let Some(action) = kernels(signal) {
-                set(signal, kept, &action);
-            }
-        }
+        begin_with(|_| true);
         raw::set_interrupter_of_program(for_preemption_signal);
-        // SAFETY: no arguments.
-        OWNER.store(unsafe { libc::getpid() }, Relaxed);
+        ARE_ALL.store(true, Relaxed);
     });
 }
 
@@ -338,12 +358,13 @@ fn exchange(signal: c_int, action: Option<&sigaction>, old: Option<&mut sigactio
     // SAFETY: no arguments.
     let is_owner = unsafe { libc::getpid() } == owner;
     let error = alone(|| {
+        let is_kept = ARE_ALL.load(Relaxed) || goes_around(signal);
         if let Some(old) = old {
             *old = action_of(signal).unwrap_or(*old);
         }
         match action {
             None => 0,
-            Some(action) if is_owner => set(signal, kept, action),
+            Some(action) if is_owner && is_kept => set(signal, kept, action),
             // SAFETY: valid.
             Some(action) => match unsafe { libc::sigaction(signal, action, ptr::null_mut()) } {
                 0 => 0,
