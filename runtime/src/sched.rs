@@ -123,6 +123,8 @@ fn current_kernel() -> io::Result<&'static Control> {
 /// Gives the calling kernel thread a control block.
 fn attach_kernel() -> io::Result<&'static Control> {
     crate::runtime::prepare()?;
+    // A handler that waits for something comes before this or after it: it would attach, too.
+    let _pin = full::pin();
     let control = stack::take(None, KERNEL_CLASS, 0)?;
     control.reset(Kind::Kernel, 1);
     control.priority.store(0, Relaxed);
