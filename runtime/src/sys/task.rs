@@ -36,9 +36,17 @@ pub(crate) fn set_poll_base(base: *const u8) {
 
 /// Signals that report a fault of the program, in the thread that has it. SIGABRT is one of them:
 /// `abort` sends it to the calling kernel thread, and since glibc 2.41 a handler is called only
-/// where the signal is not blocked.
-pub const FAULTS: [i32; 6] =
-    [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT];
+/// where the signal is not blocked. SIGSYS comes from a filter on system calls, which kills whoever
+/// blocks it.
+pub const FAULTS: [i32; 7] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGTRAP,
+    libc::SIGABRT,
+    libc::SIGSYS,
+];
 
 /// Other signals that workers let through: bits, by number less one.
 static LET_THROUGH: AtomicU64 = AtomicU64::new(0);
