@@ -84,7 +84,13 @@ impl Child {
         set: &[(&str, OsString)],
     ) -> io::Result<Child> {
         let ignored = ignored_signals();
-        let (read, write) = UnixStream::pair()?;
+        let (read, write) = UnixStream::pair().map_err(|error| match error.kind() {
+            // A sandbox that knows no sockets.
+            io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported => {
+                io::Error::new(io::ErrorKind::Unsupported, format!("no pair of sockets: {error}"))
+            }
+            _ => error,
+        })?;
         // Handlers are there before the program is, so that no signal falls between. But a
         // handler ends being ignored, which the program is to inherit: those come after.
         let all = || FORWARDED.into_iter().chain(NAMELESS).chain(REAL_TIME);

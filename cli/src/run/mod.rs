@@ -148,8 +148,8 @@ What differs with --threads user:
   for the process that none of the program's kernel threads lets through is handled by a thread that
   does, up to some ms later; up to a second where the main thread had let it through in a handler
   alone.
-  SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP and SIGABRT act at once where they are sent to a process
-  that blocks them in all of its threads; they do not wait for one.
+  SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT and SIGSYS act at once where they are sent to a
+  process that blocks them in all of its threads; they do not wait for one.
   In a job in the background a thread is not stopped by SIGTTIN or SIGTTOU: it waits for the
   terminal's input, and fails with EIO when there is some; what it writes below stty tostop, and
   what it sets (tcsetattr, tcsetpgrp), is done.
@@ -182,12 +182,14 @@ What differs with --threads user:
   What the kernel keeps for each kernel thread a thread cannot change, for it would hold for its
   worker: identities by system call and setfsuid, capset, unshare, setns, seccomp and what prctl
   has of that, personality, ptrace. These fail with EPERM, and a line says which; the main thread
-  and children change them as ever. Memory policies are accepted and act on nothing; a deadline
-  for the scheduler is refused with EPERM, set_robust_list with ENOSYS. A thread that locks a robust
-  mutex, or one shared with other processes that knows its owner, or a shared read-write lock, has a
-  kernel thread (heddle-proxy) that sleeps beside it as long as it lives: the kernel releases robust
-  mutexes by that one when the process ends or is killed. Where the kernel makes no more threads,
-  those that the thread holds when the process ends stay held.
+  and children change them as ever. What the main thread, or another kernel thread of the
+  program's, makes after such a change are kernel threads, which inherit it, and a line says so.
+  Memory policies are accepted and act on nothing; a deadline for the scheduler is refused with
+  EPERM, set_robust_list with ENOSYS. A thread that locks a robust mutex, or one shared with other
+  processes that knows its owner, or a shared read-write lock, has a kernel thread (heddle-proxy)
+  that sleeps beside it as long as it lives: the kernel releases robust mutexes by that one when
+  the process ends or is killed. Where the kernel makes no more threads, those that the thread
+  holds when the process ends stay held.
   Rings of io_uring that a thread makes by syscall() are for any issuer and defer no work, whatever
   it asks for, and ring descriptors are not registered (EINVAL). Those that liburing makes are as it
   asks: one for a single issuer fails (EEXIST) once its thread has another worker.
@@ -433,9 +435,12 @@ fn load_policy(path: &Path) -> Result<Policy> {
 }
 
 /// Whether a second process, or what it takes to watch one, was too much: more than the program
-/// would take alone.
+/// would take alone. Or it is not allowed here, as `Child::start` says.
 fn is_no_room(error: &std::io::Error) -> bool {
     use rustix::io::Errno;
+    if error.kind() == std::io::ErrorKind::Unsupported && error.raw_os_error().is_none() {
+        return true;
+    }
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     let limits = [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM, Errno::TOOBIG];
     errno.is_some_and(|errno| limits.contains(&errno))

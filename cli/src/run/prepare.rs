@@ -16,6 +16,7 @@ use heddle_preload::library;
 use heddle_preload::plan::{self, Plan, Rules, name_rules};
 use heddle_preload::policy::{Pattern, Policy, ThreadRule};
 use heddle_preload::profile::{Executable, Row, Store};
+use heddle_preload::sys::filtered::may_look_at_memory;
 use heddle_record::{TABLE_AGE_MAX, TABLES_MAX, process};
 
 use super::judge::Judge;
@@ -154,7 +155,15 @@ fn make_plan(
     };
     plan.zones = policy.zones;
     plan.tripwire = args.tripwire;
+    // A filter that is ours, too, does not mind, or we would not be here: but for calls of the
+    // library alone.
     plan.filters = process::own_filters();
+    if plan.filters > 0 && !may_look_at_memory() {
+        plan.filters = 0;
+        notes.push(
+            "a filter on system calls kills who looks at stacks: threads are not followed".into(),
+        );
+    }
     plan.preload = std::env::var_os("LD_PRELOAD");
     plan.names = name_rules(policy);
     let mut rules = Rules::new();

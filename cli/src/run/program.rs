@@ -11,7 +11,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::Access;
+use rustix::fs::{Access, AtFlags};
+use rustix::io::Errno;
 
 use crate::symbols::image::Image;
 
@@ -248,10 +249,14 @@ fn executable(path: &Path) -> Result<(), Option<&'static str>> {
     if !meta.is_file() {
         return Err(Some("is no plain file"));
     }
-    let may =
-        rustix::fs::accessat(rustix::fs::CWD, path, Access::EXEC_OK, rustix::fs::AtFlags::EACCESS);
+    let may = |flags| rustix::fs::accessat(rustix::fs::CWD, path, Access::EXEC_OK, flags);
+    // A filter on system calls that does not know that one says EPERM: then as who we really are.
+    let answer = match may(AtFlags::EACCESS) {
+        Err(Errno::PERM) => may(AtFlags::empty()),
+        answer => answer,
+    };
     // For root a file without any such bit is not executable either; the kernel says so.
-    if may.is_err() { Err(Some("is not executable")) } else { Ok(()) }
+    if answer == Err(Errno::ACCESS) { Err(Some("is not executable")) } else { Ok(()) }
 }
 
 /// What a file begins as.

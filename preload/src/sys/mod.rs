@@ -3,6 +3,7 @@
 //! Invariant: every unsafe block of this crate's Rust side lies in this folder.
 
 pub mod clock;
+pub mod filtered;
 pub mod fork;
 pub mod pagemap;
 pub mod sched;

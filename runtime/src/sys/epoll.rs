@@ -8,7 +8,8 @@ use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Whether the kernel has `epoll_pwait2`, as far as is known.
+/// Whether there is `epoll_pwait2`, as far as is known. A container's filter that knows no such
+/// call has it fail with whatever error.
 static PRECISE: AtomicBool = AtomicBool::new(true);
 
 /// Takes in as many events as there is `space` for; waits at most `ns`, `None` = for ever.
@@ -35,7 +36,7 @@ pub(crate) fn wait<'a>(
             libc::syscall(libc::SYS_epoll_pwait2, set, space, room, &raw const time, no_mask, 8)
         };
         count = result as libc::c_int;
-        if count < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS) {
+        if count < 0 && std::io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
             PRECISE.store(false, Relaxed);
         }
     }

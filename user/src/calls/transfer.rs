@@ -200,7 +200,8 @@ impl Transfer {
                     }
                     return self.wait_and_move(parts);
                 }
-                Err(Stop::Error(libc::EOPNOTSUPP | libc::ENOSYS)) => {
+                // Filters on system calls say EPERM of those that they don't know.
+                Err(Stop::Error(libc::EOPNOTSUPP | libc::ENOSYS | libc::EPERM)) => {
                     return self.without_try(parts);
                 }
                 other => {
