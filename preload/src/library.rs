@@ -37,6 +37,8 @@ mod embedded {
 pub use embedded::MISSING_32;
 use embedded::{EMBEDDED, VERSION};
 
+/// Of root's caches, where everybody can read.
+const COMMON_CACHE: &str = "/var/cache";
 /// The library's file name.
 pub const FILE_NAME: &str = "libheddle-preload.so";
 /// Where the kernel's ELF numbers and the folders of glibc's `$LIB` meet.
@@ -64,8 +66,9 @@ pub struct Library {
 
 /// Finds the libraries, or writes them.
 ///
-/// In this order: `../lib/heddle` beside this program; `$XDG_CACHE_HOME/heddle` or
-/// `~/.cache/heddle`; `$XDG_RUNTIME_DIR/heddle`; a private folder in `/dev/shm` or `/tmp`.
+/// In this order: `../lib/heddle` beside this program; `$XDG_CACHE_HOME/heddle`; root's is
+/// `/var/cache/heddle`, for what it starts as another user can read that; `~/.cache/heddle`;
+/// `$XDG_RUNTIME_DIR/heddle`; a private folder in `/dev/shm` or `/tmp`.
 ///
 /// # Errors
 /// Why the last of these could not be used.
@@ -127,10 +130,12 @@ fn candidates() -> Vec<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let absolute = |path: PathBuf| path.is_absolute().then_some(path);
     let home = || Some(PathBuf::from(variable("HOME")?).join(".cache"));
-    let cache = variable("XDG_CACHE_HOME").map(PathBuf::from).and_then(absolute).or_else(home);
-    let runtime = variable("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let said = variable("XDG_CACHE_HOME").map(PathBuf::from).and_then(absolute);
     let user = rustix::process::geteuid().as_raw();
-    let mut roots: Vec<PathBuf> = [cache, runtime]
+    let common = (said.is_none() && user == 0).then(|| PathBuf::from(COMMON_CACHE));
+    let cache = said.or_else(home);
+    let runtime = variable("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let mut roots: Vec<PathBuf> = [common, cache, runtime]
         .into_iter()
         .flatten()
         .filter_map(absolute)
@@ -260,7 +265,8 @@ fn write_into(root: &Path) -> io::Result<()> {
 
 /// A folder whose last part is ours alone. What lies above it was the user's choice.
 fn make_folder(path: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    let mode = if path.starts_with(COMMON_CACHE) { 0o755 } else { 0o700 };
+    fs::DirBuilder::new().recursive(true).mode(mode).create(path)?;
     let parent = path.parent().unwrap_or(path);
     // `.heddle-UID` in a folder that everybody may write: somebody else may have been there first.
     let named = parent.file_name().is_some_and(is_private_name);
