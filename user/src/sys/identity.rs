@@ -59,6 +59,12 @@ pub unsafe extern "C" fn heddle_user_prctl(
     d: c_ulong,
 ) -> c_int {
     let text = a as *mut c_char;
+    if !kept::has_none() {
+        // SAFETY: the caller's arguments.
+        return kept::option_of_kernel(option, a as usize, || unsafe {
+            libc::prctl(option, a, b, c, d)
+        });
+    }
     // SAFETY: the caller's text, or its place of 16 bytes.
     let error = unsafe {
         match option {

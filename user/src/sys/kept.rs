@@ -7,18 +7,22 @@
 //! its scheduler is told is in `scheduling.rs`. The main thread makes these changes as ever, and so
 //! does a child.
 //!
+//! A thread inherits all that from its maker. Workers have what the first one's maker had by then:
+//! once a kernel thread has changed it, the threads that such make are kernel threads.
+//!
 //! # Safety
 //! For all exported functions of this file: as the C library's functions of the same name.
 
 use core::ffi::{c_int, c_long, c_uint};
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use heddle::raw;
 use libc::{gid_t, uid_t};
 
 use super::syscall::heddle_user_syscall;
 use super::{own_memory, robust};
+use crate::threads::fork;
 use crate::threads::signals::actions;
 use crate::{errno, me, threads};
 
@@ -26,6 +30,7 @@ use crate::{errno, me, threads};
 const SET_MODE_STRICT: usize = 0;
 const SET_MODE_FILTER: usize = 1;
 const GET_ACTION_AVAIL: usize = 2;
+const TSYNC: usize = 1;
 const GET_NOTIF_SIZES: usize = 3;
 const GET_PERSONALITY: u32 = u32::MAX;
 const PR_CAP_AMBIENT_IS_SET: usize = 1;
@@ -38,6 +43,24 @@ const LAST: c_long = 448;
 /// Whether the caller has no kernel thread of its own.
 pub fn has_none() -> bool {
     me().is_some() && !actions::is_in_vfork()
+}
+
+/// A kernel thread has changed what it has of these since there are full threads.
+static HAS_CHANGED: AtomicBool = AtomicBool::new(false);
+
+/// Whether workers may lack what a kernel thread's own threads inherit from it.
+pub fn has_changed() -> bool {
+    HAS_CHANGED.load(Relaxed)
+}
+
+/// A kernel thread has made this call, which holds for the threads that it makes, too.
+fn is_inherited(name: &str) {
+    if fork::has_full() && !actions::is_in_vfork() && !HAS_CHANGED.swap(true, Relaxed) {
+        raw::say::line(format_args!(
+            "heddle: {name}: what kernel threads make from now on are kernel threads, which \
+             inherit it"
+        ));
+    }
 }
 
 /// Says once for each call of these why it fails, and fails.
@@ -111,13 +134,28 @@ fn fate(number: c_long, [a, b, c, ..]: [usize; 6]) -> Option<Fate> {
 /// A thread is about to make this call. A filter holds for other kernel threads than the caller's
 /// only if it is asked to; full threads are refused it; who asks what there is sets none.
 pub fn before(number: c_long, [operation, flags, filter, ..]: [usize; 6]) {
-    const TSYNC: usize = 1;
     if number == libc::SYS_seccomp
         && (operation, flags & TSYNC) == (SET_MODE_FILTER, TSYNC)
         && filter != 0
         && !has_none()
     {
         raw::before_filter();
+    }
+}
+
+/// A kernel thread has made this call, with this result.
+pub fn after(number: c_long, arguments: [usize; 6], result: c_long) {
+    let is_for_all = number == libc::SYS_seccomp && arguments[1] & TSYNC != 0;
+    if result < 0 || is_for_all || number == libc::SYS_ptrace {
+        return;
+    }
+    match fate(number, arguments) {
+        Some(Fate::Refused(name)) => is_inherited(name),
+        // They return what it was.
+        Some(Fate::User | Fate::Group) if result != arguments[0] as c_long => {
+            is_inherited("setfsuid or setfsgid");
+        }
+        _ => {}
     }
 }
 
@@ -168,9 +206,20 @@ pub fn clear(word: *mut u32) {
     }
 }
 
-/// What a full thread gets for these options of `prctl`; `None`: it is the kernel's to answer.
-pub fn option(option: c_int, argument: usize) -> Option<c_int> {
-    let name = match option {
+/// `prctl` by a kernel thread.
+pub fn option_of_kernel(option: c_int, argument: usize, call: impl FnOnce() -> c_int) -> c_int {
+    // What it keeps over a change of identity is for that alone.
+    let name = name_of(option, argument).filter(|_| option != libc::PR_SET_KEEPCAPS);
+    let result = call();
+    if let Some(name) = name.filter(|name| result == 0 && !name.is_empty()) {
+        errno::kept(|| is_inherited(name));
+    }
+    result
+}
+
+/// The options of `prctl` that a full thread is not to set; or, without a name, to ask for.
+fn name_of(option: c_int, argument: usize) -> Option<&'static str> {
+    Some(match option {
         PR_GET_TID_ADDRESS => "",
         // SAFETY: no pointers.
         libc::PR_SET_NO_NEW_PRIVS if unsafe { libc::prctl(libc::PR_GET_NO_NEW_PRIVS) } == 1 => {
@@ -186,7 +235,12 @@ pub fn option(option: c_int, argument: usize) -> Option<c_int> {
         libc::PR_SET_SPECULATION_CTRL => "prctl(PR_SET_SPECULATION_CTRL)",
         PR_SET_SYSCALL_USER_DISPATCH => "prctl(PR_SET_SYSCALL_USER_DISPATCH)",
         _ => return None,
-    };
+    })
+}
+
+/// What a full thread gets for these options of `prctl`; `None`: it is the kernel's to answer.
+pub fn option(option: c_int, argument: usize) -> Option<c_int> {
+    let name = name_of(option, argument)?;
     let me = threads::this().filter(|_| has_none())?;
     if option == PR_GET_TID_ADDRESS {
         let word = if me.end_word().is_null() { NOBODYS.as_ptr() } else { me.end_word() };
@@ -206,7 +260,11 @@ extern "C" fn heddle_user_unshare(flags: c_int) -> c_int {
         return refuse(libc::SYS_unshare, "unshare");
     }
     // SAFETY: no pointers.
-    unsafe { libc::unshare(flags) }
+    let result = unsafe { libc::unshare(flags) };
+    if result == 0 && flags != 0 {
+        errno::kept(|| is_inherited("unshare"));
+    }
+    result
 }
 
 #[unsafe(no_mangle)]
@@ -215,7 +273,11 @@ extern "C" fn heddle_user_setns(file: c_int, kind: c_int) -> c_int {
         return refuse(libc::SYS_setns, "setns");
     }
     // SAFETY: no pointers.
-    unsafe { libc::setns(file, kind) }
+    let result = unsafe { libc::setns(file, kind) };
+    if result == 0 {
+        errno::kept(|| is_inherited("setns"));
+    }
+    result
 }
 
 #[unsafe(no_mangle)]
@@ -224,7 +286,11 @@ unsafe extern "C" fn heddle_user_capset(header: *mut u8, data: *const u8) -> c_i
         return refuse(libc::SYS_capset, "capset");
     }
     // SAFETY: the caller's places.
-    unsafe { libc::syscall(libc::SYS_capset, header, data) as c_int }
+    let result = unsafe { libc::syscall(libc::SYS_capset, header, data) as c_int };
+    if result == 0 {
+        errno::kept(|| is_inherited("capset"));
+    }
+    result
 }
 
 /// As the C library's, whose further arguments are where these are.
@@ -245,7 +311,11 @@ unsafe extern "C" fn heddle_user_ptrace(
 /// Both ids of files: what it was before is told; who asks again finds that it has not changed.
 fn id_of_files(call: c_long, name: &str, real: fn(u32) -> c_int, wanted: u32) -> c_int {
     if !has_none() {
-        return real(wanted);
+        let before = real(wanted);
+        if before as u32 != wanted && wanted != u32::MAX {
+            errno::kept(|| is_inherited(name));
+        }
+        return before;
     }
     // -1 changes nothing.
     let now = real(u32::MAX);

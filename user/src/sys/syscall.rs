@@ -207,7 +207,7 @@ fn of_thread(number: c_long, arguments: [usize; 6]) -> c_long {
             }
             libc::SYS_kill => process::heddle_user_kill(a as i32, b as i32),
             libc::SYS_clock_gettime => cpu_clock::heddle_user_clock_gettime(a as i32, b as *mut _),
-            libc::SYS_prctl if crate::me().is_some() => {
+            libc::SYS_prctl => {
                 let [_, b, c, d, e, _] = arguments.map(|word| word as c_ulong);
                 identity::heddle_user_prctl(a as i32, b, c, d, e)
             }
@@ -221,7 +221,12 @@ fn of_thread(number: c_long, arguments: [usize; 6]) -> c_long {
                 let arguments = identity::of_processes(number, arguments).unwrap_or(arguments);
                 return match (waits(number, arguments), crate::me()) {
                     (Some(after), Some(_)) => waiting(number, arguments, after),
-                    _ => real(number, arguments),
+                    (_, Some(_)) => real(number, arguments),
+                    (_, None) => {
+                        let result = real(number, arguments);
+                        errno::kept(|| kept::after(number, arguments, result));
+                        result
+                    }
                 };
             }
         }

@@ -32,7 +32,7 @@ use super::{
 };
 use crate::account::{self, Origin, tripwire};
 use crate::sync::layout;
-use crate::sys::interruptible;
+use crate::sys::{interruptible, kept};
 use crate::{environment, errno};
 
 #[unsafe(no_mangle)]
@@ -61,7 +61,8 @@ pub unsafe fn make(
     // SAFETY: null or the caller's attributes.
     let wanted = unsafe { Wanted::of(attr) };
     fork::will_be_several();
-    if !wanted.needs_kernel_thread && fork::may_create() {
+    let inherits = super::this().is_none() && kept::has_changed();
+    if !wanted.needs_kernel_thread && !inherits && fork::may_create() {
         // SAFETY: null or the caller's attributes.
         let processors = match errno::kept(|| unsafe { affinity::of_new(attr) }) {
             Ok(processors) => processors,
