@@ -208,6 +208,31 @@ fn a_small_main_stack_is_left_to_the_program() {
     fs::remove_dir_all(folder).expect("ours");
 }
 
+#[test]
+fn few_descriptors_are_left_to_the_program() {
+    if !can_run(&["cc"]) {
+        return;
+    }
+    let folder = folder("few");
+    let program = compile(&folder.join("threads"), &["cc"], &source("threads.c")).expect("built");
+    for (count, expected) in
+        [(12, ON_KERNEL_THREADS), (31, ON_KERNEL_THREADS), (32, ON_USER_LEVEL_THREADS)]
+    {
+        let output = output(below(&format!("-n {count}"), &program));
+        assert_eq!(text(&output.stdout), expected, "{count}: {output:?}");
+        let said = said(&output);
+        let is_told = said.is_some_and(|it| it.starts_with("descriptors: limited (RLIMIT_NOFILE)"));
+        assert_eq!(is_told, expected == ON_KERNEL_THREADS, "{count}: {output:?}");
+    }
+    // One that the program gets on its way, of which the command does not know.
+    let line = format!("ulimit -n 31; exec {}", name(&program));
+    let output = output(run(&["sh", "-c", &line]));
+    assert_eq!(text(&output.stdout), ON_KERNEL_THREADS, "{output:?}");
+    let said = said(&output).unwrap_or_default();
+    assert_eq!(said, "fewer than 32 descriptors are allowed (RLIMIT_NOFILE)", "{output:?}");
+    fs::remove_dir_all(folder).expect("ours");
+}
+
 /// What it is called to load is judged; which C library that gets is found out as it starts.
 #[test]
 fn a_loader_called_by_its_name_is_looked_through() {
@@ -270,14 +295,10 @@ fn few_file_descriptors_are_named_as_what_is_missing() {
     let program = compile(&folder.join("threads"), &["cc"], &source("threads.c")).expect("built");
     for most in 4..24 {
         let output = output(below(&format!("-n {most}"), &program));
-        match said(&output) {
-            None => assert_eq!(text(&output.stdout), ON_USER_LEVEL_THREADS, "{most}: {output:?}"),
-            Some(said) => {
-                assert_eq!(text(&output.stdout), ON_KERNEL_THREADS, "{most}: {output:?}");
-                let is_true = said.contains("open files") || said.contains("file descriptors");
-                assert!(is_true, "{most}: {said}");
-            }
-        }
+        assert_eq!(text(&output.stdout), ON_KERNEL_THREADS, "{most}: {output:?}");
+        let said = said(&output).unwrap_or_default();
+        let words = ["open files", "file descriptors", "RLIMIT_NOFILE"];
+        assert!(words.iter().any(|word| said.contains(word)), "{most}: {said}");
     }
     fs::remove_dir_all(folder).expect("ours");
 }

@@ -14,6 +14,8 @@ pub struct Inherited {
     pub data: Option<u64>,
     /// RLIMIT_STACK.
     pub stack: Option<u64>,
+    /// RLIMIT_NOFILE. Of a program that another one starts it is not known: the library looks.
+    pub descriptors: Option<u64>,
     /// LD_PRELOAD.
     pub preload: OsString,
     /// LD_LIBRARY_PATH.
@@ -28,6 +30,7 @@ impl Inherited {
             address_space: getrlimit(Resource::As).current,
             data: getrlimit(Resource::Data).current,
             stack: getrlimit(Resource::Stack).current,
+            descriptors: getrlimit(Resource::Nofile).current,
             preload: variable("LD_PRELOAD"),
             library_path: variable("LD_LIBRARY_PATH"),
         }
@@ -41,6 +44,7 @@ impl From<&Question> for Inherited {
             address_space: limit(question.address_space),
             data: limit(question.data),
             stack: limit(question.stack),
+            descriptors: None,
             preload: question.preload.clone(),
             library_path: question.library_path.clone(),
         }

@@ -28,6 +28,8 @@ pub use inherited::Inherited;
 /// Below this the main thread's stack has too little room beside the program for what heddle does
 /// there: making threads, waiting, handlers of signals.
 const MAIN_STACK_BYTES_MIN: u64 = 256 << 10;
+/// As the library has it, which looks again before the first thread.
+const DESCRIPTORS_MIN: u64 = 32;
 
 /// The finding that some files could not be read.
 const FILES: &str = "files";
@@ -156,6 +158,7 @@ fn of_image(
     findings.push(privileges(program));
     findings.push(address_space(inherited));
     findings.push(main_stack(inherited));
+    findings.push(descriptors(inherited));
     if let Some(finding) = missing {
         return findings.push(finding);
     }
@@ -203,6 +206,19 @@ fn main_stack(inherited: &Inherited) -> Finding {
             "limited (RLIMIT_STACK): too little for the program's main thread and for heddle on it",
         ),
         Some(bytes) => Finding::good(name, format!("{} KiB", bytes >> 10), "enough"),
+        None => Finding::good(name, "unlimited", "enough"),
+    }
+}
+
+fn descriptors(inherited: &Inherited) -> Finding {
+    let name = "descriptors";
+    match inherited.descriptors {
+        Some(count) if count < DESCRIPTORS_MIN => Finding::bad(
+            name,
+            count.to_string(),
+            "limited (RLIMIT_NOFILE): heddle keeps a dozen open, and would leave too few",
+        ),
+        Some(count) => Finding::good(name, count.to_string(), "enough"),
         None => Finding::good(name, "unlimited", "enough"),
     }
 }

@@ -98,6 +98,9 @@ fn prepare() {
     });
 }
 
+/// The runtime keeps a dozen open, and the program has some.
+const DESCRIPTORS_MIN: u64 = 32;
+
 /// Starts the runtime as the run asks for it. Where that fails, making a thread says why.
 ///
 /// # Errors
@@ -110,6 +113,10 @@ fn start_runtime() -> Result<(), &'static str> {
         // begins no program below such a limit; this one it has set before its first thread.
         if getrlimit(Resource::As).current.is_some() {
             return Err("address space is limited (RLIMIT_AS)");
+        }
+        // What was made by then would stay if there were not enough.
+        if getrlimit(Resource::Nofile).current.is_some_and(|it| it < DESCRIPTORS_MIN) {
+            return Err("fewer than 32 descriptors are allowed (RLIMIT_NOFILE)");
         }
         raw::describe_full_threads(size_of::<Pthread>());
         for (low, high) in environment::guarded_texts() {
