@@ -24,7 +24,7 @@ use libc::{cpu_set_t, pthread_attr_t, pthread_t};
 use rustix::process::{Resource, getrlimit};
 
 use super::attributes::Wanted;
-use super::schedule::Schedule;
+use super::schedule::{self, Schedule};
 use super::signals::{self, Signals, process};
 use super::{
     About, DETACHED, JOINABLE, Own, Pthread, Start, affinity, count_in, count_out, debugger, end,
@@ -137,6 +137,7 @@ fn start_runtime() -> Result<(), &'static str> {
         signals::actions::begin();
         signals::raised::begin();
         process::start();
+        schedule::note_workers();
         // Full threads wait in epoll sets: a ring would be one more thing to ask, and to fork.
         let config = heddle::Config::new().full_threads(true);
         let _ = match environment::workers() {

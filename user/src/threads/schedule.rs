@@ -1,13 +1,17 @@
 //! How urgent a thread is, in POSIX's words: a full thread with a real-time policy and a priority
 //! is time-critical in heddle's scheduler, any other one is lazy.
 //!
-//! The kernel is not asked: no privilege is needed, and no kernel thread changes.
+//! The kernel is not asked: no privilege is needed, and no kernel thread changes. But what a policy
+//! was that the process was started with (chrt), workers have, too: a thread is told that one until
+//! it gets another, and it acts on nothing here.
 //!
 //! # Safety
 //! For all exported functions of this file: pointers are valid, and a `pthread_t` names a thread
 //! that exists.
 
 use core::ffi::c_int;
+use core::sync::atomic::AtomicI32;
+use core::sync::atomic::Ordering::Relaxed;
 
 use libc::{pthread_t, sched_param};
 
@@ -22,6 +26,8 @@ pub const SCHED_HEDDLE: c_int = 0x48;
 pub struct Schedule {
     policy: c_int,
     priority: c_int,
+    /// The policy and the priority are those that workers have.
+    is_workers: bool,
     /// Those that it makes begin without what takes a privilege: `SCHED_RESET_ON_FORK`.
     is_reset: bool,
     /// Acts on nothing; `None`: the process's.
@@ -33,7 +39,14 @@ pub struct Schedule {
 impl Default for Schedule {
     fn default() -> Self {
         let (policy, priority) = (libc::SCHED_OTHER, 0);
-        Schedule { policy, priority, is_reset: false, niceness: None, disk_priority: None }
+        Schedule {
+            policy,
+            priority,
+            is_workers: false,
+            is_reset: false,
+            niceness: None,
+            disk_priority: None,
+        }
     }
 }
 
@@ -59,6 +72,7 @@ impl Schedule {
     /// `EINVAL` for a policy that there is not, or a priority that it does not have.
     fn with(self, change: &Change) -> Result<Schedule, c_int> {
         let mut new = self;
+        new.is_workers &= change.policy.is_none() && change.priority.is_none();
         if let Some(policy) = change.policy {
             new.policy = policy & !RESET_ON_FORK;
             new.is_reset = policy & RESET_ON_FORK != 0;
@@ -100,13 +114,21 @@ impl Schedule {
     /// otherwise. (They say `SCHED_OTHER` or `SCHED_HEDDLE` then: threads with another policy of
     /// their own are kernel threads.)
     pub fn inherited(wanted: &Wanted) -> Schedule {
-        let of_maker = this().map(|me| me.about().schedule.handed_on()).unwrap_or_default();
+        let of_maker =
+            this().map_or_else(Schedule::of_workers, |me| me.about().schedule.handed_on());
         let (policy, priority) = match wanted.heddle_priority {
             Some(priority) => (SCHED_HEDDLE, priority),
             None if wanted.is_explicit => (libc::SCHED_OTHER, 0),
             None => return of_maker,
         };
-        Schedule { policy, priority, is_reset: false, ..of_maker }
+        Schedule { policy, priority, is_workers: false, is_reset: false, ..of_maker }
+    }
+
+    /// That of a thread that a kernel thread makes.
+    fn of_workers() -> Schedule {
+        let policy = POLICY_OF_WORKERS.load(Relaxed);
+        let priority = PRIORITY_OF_WORKERS.load(Relaxed);
+        Schedule { policy, priority, is_workers: true, ..Schedule::default() }
     }
 
     /// Whether the program has said how urgent it is, in heddle's words.
@@ -116,7 +138,26 @@ impl Schedule {
 
     /// The priority of a time-critical thread.
     pub fn critical(self) -> Option<u8> {
-        u8::try_from(self.priority).ok().filter(|&priority| priority != 0)
+        u8::try_from(self.priority).ok().filter(|&priority| priority != 0 && !self.is_workers)
+    }
+}
+
+/// What the kernel has given the workers.
+static POLICY_OF_WORKERS: AtomicI32 = AtomicI32::new(libc::SCHED_OTHER);
+static PRIORITY_OF_WORKERS: AtomicI32 = AtomicI32::new(0);
+
+/// The caller, a kernel thread, is about to start them: they inherit its policy.
+pub fn note_workers() {
+    let mut param = sched_param { sched_priority: 0 };
+    // SAFETY: the calling thread, and a valid place.
+    let (policy, failed) =
+        unsafe { (libc::sched_getscheduler(0), libc::sched_getparam(0, &mut param) != 0) };
+    // One that is not handed on has its bit beside it.
+    let is_one =
+        matches!(policy, libc::SCHED_BATCH | libc::SCHED_IDLE | libc::SCHED_FIFO | libc::SCHED_RR);
+    if is_one && !failed {
+        POLICY_OF_WORKERS.store(policy, Relaxed);
+        PRIORITY_OF_WORKERS.store(param.sched_priority, Relaxed);
     }
 }
 
