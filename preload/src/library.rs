@@ -14,7 +14,9 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::{Path, PathBuf};
 use std::ptr;
 
@@ -265,8 +267,8 @@ fn write_into(root: &Path) -> io::Result<()> {
 
 /// A folder whose last part is ours alone. What lies above it was the user's choice.
 fn make_folder(path: &Path) -> io::Result<()> {
-    let mode = if path.starts_with(COMMON_CACHE) { 0o755 } else { 0o700 };
-    fs::DirBuilder::new().recursive(true).mode(mode).create(path)?;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    open_for_all(path, 0o755)?;
     let parent = path.parent().unwrap_or(path);
     // `.heddle-UID` in a folder that everybody may write: somebody else may have been there first.
     let named = parent.file_name().is_some_and(is_private_name);
@@ -275,6 +277,19 @@ fn make_folder(path: &Path) -> io::Result<()> {
     }
     let text = "not used: it belongs to another user, or others may write there";
     Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
+}
+
+/// Whatever the umask is: of root's cache in [`COMMON_CACHE`], down to the libraries.
+fn open_for_all(path: &Path, mode: u32) -> io::Result<()> {
+    let ours =
+        path.ancestors().filter(|it| it.parent().is_some_and(|it| it.starts_with(COMMON_CACHE)));
+    for (depth, path) in ours.enumerate() {
+        let mode = if depth == 0 { mode } else { 0o755 };
+        if fs::metadata(path)?.mode() & 0o777 != mode {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+        }
+    }
+    Ok(())
 }
 
 fn is_private_name(name: &OsStr) -> bool {
@@ -302,13 +317,13 @@ fn replace(path: &Path, bytes: &[u8], same: Option<&Path>) -> io::Result<()> {
 fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file: File =
         fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(path)?;
+    open_for_all(path, 0o644)?;
     file.write_all(bytes)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt as _;
 
     fn folder(name: &str) -> PathBuf {
         let path =
