@@ -87,7 +87,9 @@ fn seen(
     if !may_wait || first as usize >= wanted() {
         return Ok(first);
     }
-    if is_nonblocking(target.fd) || !sockets::is_stream(target.fd) {
+    // On AF_UNIX a look never waits, and takes descriptors each time.
+    let fd = target.fd;
+    if is_nonblocking(fd) || !sockets::is_stream(fd) || sockets::is_unix(fd) {
         return Ok(first);
     }
     let has_timeout = deadline_of(target.fd, libc::SO_RCVTIMEO).is_some_and(|it| it != 0);
