@@ -285,9 +285,12 @@ fn goes_around(signal: c_int) -> bool {
 /// Has the kernel call from here the handlers of `wanted`.
 fn begin_with(wanted: impl Fn(c_int) -> bool) {
     for signal in (1..SIGNALS).filter(|&signal| wanted(signal)) {
-        if let Some(kept) = kept(signal)
-            && let Some(action) = action_of(signal)
-        {
+        let Some(kept) = kept(signal) else { continue };
+        let Some(action) = action_of(signal) else { continue };
+        if is_plain(&action) && in_kernel(signal, &action).sa_sigaction == action.sa_sigaction {
+            // To set it again would throw away what is pending.
+            kept.set(&action);
+        } else {
             set(signal, kept, &action);
         }
     }
@@ -314,6 +317,7 @@ pub fn begin() {
 /// A child's are its own.
 pub fn in_child() {
     CHANGES.store(false, Relaxed);
+    (1..SIGNALS).filter_map(kept).for_each(|kept| kept.0.mend());
     IGNORING.store(0, Relaxed);
     put_back();
     if OWNER.load(Relaxed) != 0 {

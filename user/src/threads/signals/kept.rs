@@ -41,6 +41,13 @@ impl Words {
         }
     }
 
+    /// In a forked child, where whoever was in [`Words::set`] is not: what that had written by
+    /// then stays.
+    pub fn mend(&self) {
+        let version = self.version.load(Relaxed);
+        self.version.store(version.next_multiple_of(2), Relaxed);
+    }
+
     /// One thread at a time.
     pub fn set(&self, (handler, flags, mask): Action) {
         let version = self.version.load(Relaxed);
