@@ -12,6 +12,7 @@
 #include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static int is_over;
@@ -52,12 +53,13 @@ static void *has_it(void *arg)
 	return arg;
 }
 
-static void *never_has(void *arg)
+/* But what is for all threads. */
+static void *never_has(void *is_for_all)
 {
 	await_value(&is_over, 1);
-	CHECK_EQ(has_no_new_privileges(), 0);
-	CHECK(!is_filtered());
-	return arg;
+	CHECK_EQ(has_no_new_privileges(), is_for_all != NULL);
+	CHECK_EQ(is_filtered(), is_for_all != NULL);
+	return NULL;
 }
 
 static void *does_nothing(void *arg)
@@ -79,7 +81,7 @@ static void inherited(int (*has)(void))
 	join_thread(start_thread(makes_one, NULL));
 }
 
-static void filter(void)
+static void filter(unsigned int flags, int (*has)(void))
 {
 	struct sock_filter steps[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -88,28 +90,66 @@ static void filter(void)
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 	struct sock_fprog program = { 4, steps };
-	/* By the name, and by the number. */
+
 	CHECK_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-	inherited(has_no_new_privileges);
-	CHECK_EQ(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program), 0);
-	inherited(is_filtered);
+	/* Nothing new. */
+	errno = 0;
+	CHECK_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+	CHECK_EQ(errno, 0);
+	if (has == is_filtered)
+		CHECK_EQ(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program), 0);
+	inherited(has);
 }
 
-int main(void)
+/* Each in a process of its own: what one has given up is not to hide what the next one has. */
+static void give_up(int what)
 {
 	pthread_t before;
 
 	join_thread(start_thread(does_nothing, NULL));
-	before = start_thread(never_has, NULL);
-	if (geteuid() == 0) {
+	before = start_thread(never_has, (void *)(intptr_t)(what == 4));
+	switch (what) {
+	case 0:
+		CHECK(personality(ADDR_NO_RANDOMIZE) >= 0);
+		inherited(has_personality);
+		break;
+	case 1:
+		CHECK(syscall(SYS_personality, ADDR_NO_RANDOMIZE) >= 0);
+		inherited(has_personality);
+		break;
+	case 2:
+		filter(0, has_no_new_privileges);
+		break;
+	case 3:
+		filter(0, is_filtered);
+		break;
+	case 4:
+		filter(SECCOMP_FILTER_FLAG_TSYNC, is_filtered);
+		break;
+	case 5:
+		if (geteuid() != 0)
+			break;
 		CHECK_EQ(setfsuid(65534), 0);
 		inherited(has_user_of_files);
-		CHECK_EQ(setfsuid(0), 65534);
+		break;
 	}
-	CHECK(personality(ADDR_NO_RANDOMIZE) >= 0);
-	inherited(has_personality);
-	filter();
 	set_value(&is_over, 1);
 	join_thread(before);
+}
+
+int main(void)
+{
+	for (int what = 0; what <= 5; what++) {
+		int status;
+		pid_t child = fork();
+
+		CHECK(child >= 0);
+		if (child == 0) {
+			give_up(what);
+			_exit(0);
+		}
+		CHECK_EQ(waitpid(child, &status, 0), child);
+		CHECK_EQ(status, 0);
+	}
 	return 0;
 }

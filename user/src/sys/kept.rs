@@ -13,9 +13,10 @@
 //! # Safety
 //! For all exported functions of this file: as the C library's functions of the same name.
 
-use core::ffi::{c_int, c_long, c_uint};
+use core::ffi::{c_int, c_long, c_uint, c_ulong};
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::{Once, OnceLock};
 
 use heddle::raw;
 use libc::{gid_t, uid_t};
@@ -45,21 +46,42 @@ pub fn has_none() -> bool {
     me().is_some() && !actions::is_in_vfork()
 }
 
-/// A kernel thread has changed what it has of these since there are full threads.
-static HAS_CHANGED: AtomicBool = AtomicBool::new(false);
+/// What kernel threads have changed of these since there are full threads, as bits.
+static CHANGED: AtomicU32 = AtomicU32::new(0);
+/// `PR_SET_NO_NEW_PRIVS`, which a filter for all threads may set for them later.
+const NO_NEW_PRIVILEGES: u32 = 1;
+const OTHER: u32 = 2;
+const SET_NO_NEW_PRIVILEGES: &str = "prctl(PR_SET_NO_NEW_PRIVS)";
+/// The first of the others.
+static WHY: OnceLock<&str> = OnceLock::new();
 
-/// Whether workers may lack what a kernel thread's own threads inherit from it.
-pub fn has_changed() -> bool {
-    HAS_CHANGED.load(Relaxed)
+/// Whether workers may lack what a thread would inherit from the caller, a kernel thread; says so
+/// once.
+pub fn is_to_inherit() -> bool {
+    static SAID: Once = Once::new();
+    let changed = CHANGED.load(Relaxed);
+    if changed != 0 {
+        let why = WHY.get().filter(|_| changed & OTHER != 0).unwrap_or(&SET_NO_NEW_PRIVILEGES);
+        SAID.call_once(|| {
+            raw::say::line(format_args!(
+                "heddle: {why}: what kernel threads make from now on are kernel threads, which \
+                 inherit it"
+            ));
+        });
+    }
+    changed != 0
 }
 
 /// A kernel thread has made this call, which holds for the threads that it makes, too.
-fn is_inherited(name: &str) {
-    if fork::has_full() && !actions::is_in_vfork() && !HAS_CHANGED.swap(true, Relaxed) {
-        raw::say::line(format_args!(
-            "heddle: {name}: what kernel threads make from now on are kernel threads, which \
-             inherit it"
-        ));
+fn is_inherited(name: &'static str) {
+    if !fork::has_full() || actions::is_in_vfork() {
+        return;
+    }
+    if name == SET_NO_NEW_PRIVILEGES {
+        CHANGED.fetch_or(NO_NEW_PRIVILEGES, Relaxed);
+    } else {
+        let _ = WHY.set(name);
+        CHANGED.fetch_or(OTHER, Relaxed);
     }
 }
 
@@ -145,8 +167,17 @@ pub fn before(number: c_long, [operation, flags, filter, ..]: [usize; 6]) {
 
 /// A kernel thread has made this call, with this result.
 pub fn after(number: c_long, arguments: [usize; 6], result: c_long) {
-    let is_for_all = number == libc::SYS_seccomp && arguments[1] & TSYNC != 0;
-    if result < 0 || is_for_all || number == libc::SYS_ptrace {
+    if result < 0 || number == libc::SYS_ptrace {
+        return;
+    }
+    if number == libc::SYS_seccomp && arguments[1] & TSYNC != 0 {
+        // It sets that for all threads, too.
+        if result == 0 && arguments[0] == SET_MODE_FILTER {
+            CHANGED.fetch_and(!NO_NEW_PRIVILEGES, Relaxed);
+        }
+        return;
+    }
+    if number == libc::SYS_personality && result == arguments[0] as c_long {
         return;
     }
     match fate(number, arguments) {
@@ -222,11 +253,14 @@ fn name_of(option: c_int, argument: usize) -> Option<&'static str> {
     Some(match option {
         PR_GET_TID_ADDRESS => "",
         // SAFETY: no pointers.
-        libc::PR_SET_NO_NEW_PRIVS if unsafe { libc::prctl(libc::PR_GET_NO_NEW_PRIVS) } == 1 => {
+        libc::PR_SET_NO_NEW_PRIVS
+            if errno::kept(|| unsafe { libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) })
+                == 1 =>
+        {
             return None;
         }
         libc::PR_SET_SECCOMP => "prctl(PR_SET_SECCOMP)",
-        libc::PR_SET_NO_NEW_PRIVS => "prctl(PR_SET_NO_NEW_PRIVS)",
+        libc::PR_SET_NO_NEW_PRIVS => SET_NO_NEW_PRIVILEGES,
         libc::PR_CAPBSET_DROP => "prctl(PR_CAPBSET_DROP)",
         libc::PR_CAP_AMBIENT if argument != PR_CAP_AMBIENT_IS_SET => "prctl(PR_CAP_AMBIENT)",
         libc::PR_SET_SECUREBITS => "prctl(PR_SET_SECUREBITS)",
@@ -308,8 +342,22 @@ unsafe extern "C" fn heddle_user_ptrace(
     unsafe { libc::ptrace(request, process, address, data) }
 }
 
+#[unsafe(no_mangle)]
+extern "C" fn heddle_user_personality(wanted: c_ulong) -> c_int {
+    let asks = wanted as u32 == GET_PERSONALITY;
+    if !asks && has_none() {
+        return refuse(libc::SYS_personality, "personality");
+    }
+    // SAFETY: no pointers.
+    let before = unsafe { libc::personality(wanted) };
+    if !asks && before >= 0 && before as u32 != wanted as u32 {
+        errno::kept(|| is_inherited("personality"));
+    }
+    before
+}
+
 /// Both ids of files: what it was before is told; who asks again finds that it has not changed.
-fn id_of_files(call: c_long, name: &str, real: fn(u32) -> c_int, wanted: u32) -> c_int {
+fn id_of_files(call: c_long, name: &'static str, real: fn(u32) -> c_int, wanted: u32) -> c_int {
     if !has_none() {
         let before = real(wanted);
         if before as u32 != wanted && wanted != u32::MAX {

@@ -61,7 +61,7 @@ pub unsafe fn make(
     // SAFETY: null or the caller's attributes.
     let wanted = unsafe { Wanted::of(attr) };
     fork::will_be_several();
-    let inherits = super::this().is_none() && kept::has_changed();
+    let inherits = super::this().is_none() && errno::kept(kept::is_to_inherit);
     if !wanted.needs_kernel_thread && !inherits && fork::may_create() {
         // SAFETY: null or the caller's attributes.
         let processors = match errno::kept(|| unsafe { affinity::of_new(attr) }) {
