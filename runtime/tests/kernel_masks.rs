@@ -12,8 +12,15 @@ use std::sync::Mutex;
 static BEGUN_WITH: Mutex<Option<Vec<u64>>> = Mutex::new(None);
 
 /// Those that report faults, which workers let through.
-const FAULTS: [c_int; 6] =
-    [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT];
+const FAULTS: [c_int; 7] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGTRAP,
+    libc::SIGABRT,
+    libc::SIGSYS,
+];
 
 fn bit(signal: c_int) -> u64 {
     1 << (signal - 1)

@@ -248,17 +248,16 @@ pub fn option_of_kernel(option: c_int, argument: usize, call: impl FnOnce() -> c
     result
 }
 
+fn has_no_new_privileges() -> bool {
+    // SAFETY: no pointers.
+    errno::kept(|| unsafe { libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) }) == 1
+}
+
 /// The options of `prctl` that a full thread is not to set; or, without a name, to ask for.
 fn name_of(option: c_int, argument: usize) -> Option<&'static str> {
     Some(match option {
         PR_GET_TID_ADDRESS => "",
-        // SAFETY: no pointers.
-        libc::PR_SET_NO_NEW_PRIVS
-            if errno::kept(|| unsafe { libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) })
-                == 1 =>
-        {
-            return None;
-        }
+        libc::PR_SET_NO_NEW_PRIVS if has_no_new_privileges() => return None,
         libc::PR_SET_SECCOMP => "prctl(PR_SET_SECCOMP)",
         libc::PR_SET_NO_NEW_PRIVS => SET_NO_NEW_PRIVILEGES,
         libc::PR_CAPBSET_DROP => "prctl(PR_CAPBSET_DROP)",
