@@ -176,8 +176,25 @@ static void is_cancelled(void)
 	close_ends();
 }
 
+/* What is no message is an error, not a fault. */
+static void *refuses_no_message(void *arg)
+{
+	CHECK_ERRNO(recvmsg(ends[0], (void *)8, MSG_PEEK), EFAULT);
+	CHECK_ERRNO(recvmsg(ends[0], (void *)8, 0), EFAULT);
+	return arg;
+}
+
+static void message_is_none(void)
+{
+	open_ends();
+	send_part();
+	join_thread(start_thread(refuses_no_message, NULL));
+	close_ends();
+}
+
 int main(void)
 {
+	message_is_none();
 	for (unsigned i = 0; i < sizeof calls / sizeof *calls; i++) {
 		look = calls[i];
 		comes_slowly();

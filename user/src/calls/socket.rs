@@ -73,6 +73,12 @@ fn is_for_all(flags: c_int) -> bool {
     all && flags & NEVER_WAITS == 0
 }
 
+/// Whether it is to look until all is there.
+fn is_look_at_all(flags: c_int) -> bool {
+    let whole = libc::MSG_PEEK | libc::MSG_WAITALL;
+    flags & (whole | NEVER_WAITS) == whole
+}
+
 /// What a receive returns that has found `first` bytes: with `MSG_PEEK | MSG_WAITALL` a stream is
 /// looked at until `wanted` bytes are there. It is ready when one is, so the kernel waits.
 fn seen(
@@ -82,9 +88,7 @@ fn seen(
     wanted: impl Fn() -> usize,
     call: impl Fn(c_int, c_int) -> isize,
 ) -> Result<isize> {
-    let whole = libc::MSG_PEEK | libc::MSG_WAITALL;
-    let may_wait = flags & (whole | NEVER_WAITS) == whole && first > 0;
-    if !may_wait || first as usize >= wanted() {
+    if !is_look_at_all(flags) || first <= 0 || first as usize >= wanted() {
         return Ok(first);
     }
     // On AF_UNIX a look never waits, and takes descriptors each time.
@@ -92,9 +96,9 @@ fn seen(
     if is_nonblocking(fd) || !sockets::is_stream(fd) || sockets::is_unix(fd) {
         return Ok(first);
     }
-    let has_timeout = deadline_of(target.fd, libc::SO_RCVTIMEO).is_some_and(|it| it != 0);
+    let has_timeout = deadline_of(fd, libc::SO_RCVTIMEO).is_some_and(|it| it != 0);
     // The kernel ends it with what is there, whoever interrupts it. That stays where it is.
-    match interruptible(has_timeout, || call(target.fd, flags)) {
+    match interruptible(has_timeout, || call(fd, flags)) {
         Ok(_) if raw::is_cancelled() => Err(Stop::Cancelled),
         seen => seen,
     }
@@ -135,10 +139,11 @@ fn receive_message(
 ) -> Result<isize> {
     // SAFETY: the caller's message.
     let whole = |fd, flags| unsafe { direct::recvmsg(fd, message, flags) };
-    if message.is_null() {
+    // Where nothing is left to do, a message that is none is the kernel's to refuse.
+    if message.is_null() || !is_for_all(flags) && !is_look_at_all(flags) {
         return receive(target, flags, &mut limit, whole);
     }
-    if !is_for_all(flags) {
+    if is_look_at_all(flags) {
         // SAFETY: the caller's message.
         let asked = unsafe { *message };
         let first = receive(target, flags, &mut limit, whole)?;
