@@ -189,23 +189,26 @@ fn address_space_that_the_program_limits_is_left_to_it() {
     fs::remove_dir_all(folder).expect("ours");
 }
 
+/// What runs with `ulimit OPTION COUNT`, and what is said where those are kernel threads.
+fn are_left_to_the_program(name_of_folder: &str, option: &str, counts: &[(u32, &str)], why: &str) {
+    let folder = folder(name_of_folder);
+    let program = compile(&folder.join("threads"), &["cc"], &source("threads.c")).expect("built");
+    for &(count, expected) in counts {
+        let output = output(below(&format!("{option} {count}"), &program));
+        assert_eq!(text(&output.stdout), expected, "{count}: {output:?}");
+        let is_told = said(&output).is_some_and(|it| it.starts_with(why));
+        assert_eq!(is_told, expected == ON_KERNEL_THREADS, "{count}: {output:?}");
+    }
+    fs::remove_dir_all(folder).expect("ours");
+}
+
 #[test]
 fn a_small_main_stack_is_left_to_the_program() {
     if !can_run(&["cc"]) {
         return;
     }
-    let folder = folder("small");
-    let program = compile(&folder.join("threads"), &["cc"], &source("threads.c")).expect("built");
-    for (kilobytes, expected) in
-        [(32, ON_KERNEL_THREADS), (255, ON_KERNEL_THREADS), (256, ON_USER_LEVEL_THREADS)]
-    {
-        let output = output(below(&format!("-s {kilobytes}"), &program));
-        assert_eq!(text(&output.stdout), expected, "{kilobytes}: {output:?}");
-        let said = said(&output);
-        let is_told = said.is_some_and(|it| it.starts_with("main stack: limited (RLIMIT_STACK)"));
-        assert_eq!(is_told, expected == ON_KERNEL_THREADS, "{kilobytes}: {output:?}");
-    }
-    fs::remove_dir_all(folder).expect("ours");
+    let counts = [(32, ON_KERNEL_THREADS), (255, ON_KERNEL_THREADS), (256, ON_USER_LEVEL_THREADS)];
+    are_left_to_the_program("small", "-s", &counts, "main stack: limited (RLIMIT_STACK)");
 }
 
 #[test]
@@ -213,18 +216,11 @@ fn few_descriptors_are_left_to_the_program() {
     if !can_run(&["cc"]) {
         return;
     }
-    let folder = folder("few");
-    let program = compile(&folder.join("threads"), &["cc"], &source("threads.c")).expect("built");
-    for (count, expected) in
-        [(12, ON_KERNEL_THREADS), (31, ON_KERNEL_THREADS), (32, ON_USER_LEVEL_THREADS)]
-    {
-        let output = output(below(&format!("-n {count}"), &program));
-        assert_eq!(text(&output.stdout), expected, "{count}: {output:?}");
-        let said = said(&output);
-        let is_told = said.is_some_and(|it| it.starts_with("descriptors: limited (RLIMIT_NOFILE)"));
-        assert_eq!(is_told, expected == ON_KERNEL_THREADS, "{count}: {output:?}");
-    }
+    let counts = [(12, ON_KERNEL_THREADS), (31, ON_KERNEL_THREADS), (32, ON_USER_LEVEL_THREADS)];
+    are_left_to_the_program("few", "-n", &counts, "descriptors: limited (RLIMIT_NOFILE)");
     // One that the program gets on its way, of which the command does not know.
+    let folder = folder("few-later");
+    let program = compile(&folder.join("threads"), &["cc"], &source("threads.c")).expect("built");
     let line = format!("ulimit -n 31; exec {}", name(&program));
     let output = output(run(&["sh", "-c", &line]));
     assert_eq!(text(&output.stdout), ON_KERNEL_THREADS, "{output:?}");
