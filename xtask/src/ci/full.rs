@@ -218,12 +218,14 @@ fn product(planner: &mut Planner) {
     let xtask = std::env::current_exe().unwrap_or_else(|_| "xtask".into());
     let smoke = Call::new(&xtask.to_string_lossy()).args(&["smoke"]);
     planner.add("make-run", "make run serves; an interrupt ends it", 15, vec![smoke]);
+    planner.build_ahead(planner.cargo("build --release -p heddle-cli --bin heddle"));
     planner.add(
         "make-install",
         "make install, then use what it installed",
         15,
         vec![clear, install, check],
     );
+    planner.build_ahead(Call::new("make").args(&["build"]));
 }
 
 fn missing(command: &str) -> Option<String> {

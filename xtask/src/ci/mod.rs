@@ -6,6 +6,7 @@
 //! is `N passed, N failed, N skipped`, and the exit status is 0 only when N failed is 0.
 //! Each step's whole output lies in target/ci/; only a failed step's is shown.
 
+mod ahead;
 mod exec;
 mod full;
 mod plan;
@@ -20,6 +21,7 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
 use crate::repo::Repo;
+use ahead::Ahead;
 use exec::Ending;
 use plan::Step;
 use tally::Tally;
@@ -66,7 +68,9 @@ pub fn run(repo: &Repo, level: Level, only: &[String], list: bool) -> Result<boo
     let logs = repo.target().join("ci");
     fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
     let mut outcomes = Vec::new();
+    let ahead = Ahead::begin(&steps, logs.join("ahead.log"));
     for (index, step) in steps.iter().enumerate() {
+        ahead.reached(index);
         print!("[{:>2}/{}] {:<22}", index + 1, steps.len(), step.name);
         io::stdout().flush()?;
         let outcome = take(step, &logs.join(format!("{}.log", step.name)))?;
@@ -77,6 +81,7 @@ pub fn run(repo: &Repo, level: Level, only: &[String], list: bool) -> Result<boo
         }
         outcomes.push(outcome);
     }
+    drop(ahead);
     Ok(summarise(&outcomes))
 }
 

@@ -13,7 +13,11 @@ use std::time::Duration;
 use super::{Level, full, target_for};
 use crate::repo::Repo;
 
+/// Where cargo builds.
+const OWN_FOLDER: &str = "CARGO_TARGET_DIR";
+
 /// A command before it is started.
+#[derive(Clone)]
 pub struct Call {
     program: String,
     args: Vec<String>,
@@ -46,6 +50,20 @@ impl Call {
         &self.program
     }
 
+    /// What builds what this runs, if it is cargo with a folder of its own for that.
+    fn build(&self) -> Option<Call> {
+        self.env.get(OWN_FOLDER)?;
+        let (subcommand, rest) = self.args.split_first()?;
+        let mut args = match subcommand.as_str() {
+            "test" => vec!["test".to_owned(), "--no-run".to_owned()],
+            "run" | "build" => vec!["build".to_owned()],
+            _ => return None,
+        };
+        // What follows is for the program.
+        args.extend(rest.iter().take_while(|arg| *arg != "--").cloned());
+        Some(Call { args, ..self.clone() })
+    }
+
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.args).envs(&self.env);
@@ -66,10 +84,14 @@ impl fmt::Display for Call {
     }
 }
 
+#[derive(Clone)]
 pub struct Step {
     pub name: &'static str,
     pub what: &'static str,
     pub commands: Vec<Call>,
+    /// What may be built before the step is reached, beside what its commands build in folders of
+    /// their own.
+    pub builds: Vec<Call>,
     pub limit: Duration,
     /// Why the step cannot run on this machine.
     pub absent: Option<String>,
@@ -92,7 +114,8 @@ impl Planner<'_> {
         let root = &self.repo.root;
         let commands = calls.into_iter().map(|call| call.at(root)).collect();
         let limit = Duration::from_secs(minutes * 60);
-        self.steps.push(Step { name, what, commands, limit, absent: None });
+        let builds = Vec::new();
+        self.steps.push(Step { name, what, commands, builds, limit, absent: None });
         self.steps.last_mut().expect("just pushed")
     }
 
@@ -105,6 +128,14 @@ impl Planner<'_> {
         call.args(rest)
     }
 
+    /// For a step that builds in a way of its own.
+    pub fn build_ahead(&mut self, call: Call) {
+        let call = call.at(&self.repo.root);
+        if let Some(step) = self.steps.last_mut() {
+            step.builds.push(call);
+        }
+    }
+
     /// Tests whose captured output is shown, for the reasons of those that skip themselves.
     pub fn test(&self, words: &str) -> Call {
         self.cargo(&format!("test --no-fail-fast {words} -- --show-output"))
@@ -113,7 +144,7 @@ impl Planner<'_> {
     /// A target folder of its own, for compiler flags of its own.
     pub fn apart(&self, call: Call, name: &str, flags: &str) -> Call {
         let folder = target_for(self.repo, name);
-        call.env("CARGO_TARGET_DIR", &folder.to_string_lossy()).env("RUSTFLAGS", flags)
+        call.env(OWN_FOLDER, &folder.to_string_lossy()).env("RUSTFLAGS", flags)
     }
 }
 
@@ -122,6 +153,11 @@ impl Step {
         if self.absent.is_none() {
             self.absent = reason;
         }
+    }
+
+    /// What can be built before the step is reached; see `ahead.rs`.
+    pub fn ahead(&self) -> Vec<Call> {
+        self.commands.iter().filter_map(Call::build).chain(self.builds.iter().cloned()).collect()
     }
 }
 
