@@ -11,6 +11,7 @@ mod common;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -209,6 +210,43 @@ fn a_small_main_stack_is_left_to_the_program() {
     }
     let counts = [(32, ON_KERNEL_THREADS), (255, ON_KERNEL_THREADS), (256, ON_USER_LEVEL_THREADS)];
     are_left_to_the_program("small", "-s", &counts, "main stack: limited (RLIMIT_STACK)");
+}
+
+/// A user's, who is not root: one that nobody else is, with copies that he may read.
+#[test]
+fn few_processes_are_left_to_the_program() {
+    if !can_run(&["cc", "prlimit"]) {
+        return;
+    }
+    if !rustix::process::getuid().is_root() {
+        println!("skip: only root can become a user who has no processes");
+        return;
+    }
+    let folder = folder("processes");
+    compile(&folder.join("threads"), &["cc"], &source("threads.c")).expect("built");
+    for file in ["heddle", "libheddle-user.so"] {
+        fs::copy(heddle().with_file_name(file), folder.join(file)).expect("a copy");
+    }
+    let below = |limit: u32, line: &str| {
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--nproc={limit}")).args(line.split(' ')).arg("./threads");
+        command.current_dir(&folder).uid(64_321).gid(64_321);
+        output(command)
+    };
+    let by_command = "./heddle run --threads user";
+    // So the library alone has to look.
+    let alone = "env LD_PRELOAD=./libheddle-user.so";
+    let why = "processes: limited (RLIMIT_NPROC)";
+    let why_alone = "fewer than 16 processes are allowed (RLIMIT_NPROC)";
+    for (line, why) in [(by_command, why), (alone, why_alone)] {
+        let few = below(15, line);
+        assert_eq!(text(&few.stdout), ON_KERNEL_THREADS, "{few:?}");
+        assert!(said(&few).is_some_and(|it| it.starts_with(why)), "{few:?}");
+        let more = below(60, line);
+        assert_eq!(text(&more.stdout), ON_USER_LEVEL_THREADS, "{more:?}");
+        assert_eq!(said(&more), None, "{more:?}");
+    }
+    fs::remove_dir_all(folder).expect("ours");
 }
 
 #[test]

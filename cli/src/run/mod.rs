@@ -51,10 +51,11 @@ const STATUS_OWN_FAILURE: u8 = 125;
 ///
 /// With --threads user every thread that the program makes is a thread of heddle's runtime: many of
 /// them share a few kernel threads. Where the program, the processor, the C library, a limit on
-/// address space (RLIMIT_AS, RLIMIT_DATA), one below 256 KiB on the main stack (RLIMIT_STACK) or
-/// one below 32 on descriptors (RLIMIT_NOFILE) does not allow that, its threads are kernel threads
-/// and a line says why; heddle doctor --program tells it beforehand. So is each program judged that
-/// it becomes or starts: a server behind a script, env or npm has user-level threads, too.
+/// address space (RLIMIT_AS, RLIMIT_DATA), one below 256 KiB on the main stack (RLIMIT_STACK), one
+/// below 32 on descriptors (RLIMIT_NOFILE) or one below 16 on a user's processes (RLIMIT_NPROC)
+/// does not allow that, its threads are kernel threads and a line says why; heddle doctor --program
+/// tells it beforehand. So is each program judged that it becomes or starts: a server behind a
+/// script, env or npm has user-level threads, too.
 ///
 /// A policy file names threads and says what they are for, which are time-critical, and how their
 /// stacks are to be; see heddle-policy(5).

@@ -5,7 +5,7 @@
 use std::ffi::OsString;
 
 use heddle_preload::plan::Question;
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Resource, getrlimit, getuid};
 
 pub struct Inherited {
     /// RLIMIT_AS.
@@ -16,6 +16,8 @@ pub struct Inherited {
     pub stack: Option<u64>,
     /// RLIMIT_NOFILE. Of a program that another one starts it is not known: the library looks.
     pub descriptors: Option<u64>,
+    /// RLIMIT_NPROC, which is the user's and does not bind root. Known as little.
+    pub processes: Option<u64>,
     /// LD_PRELOAD.
     pub preload: OsString,
     /// LD_LIBRARY_PATH.
@@ -31,6 +33,7 @@ impl Inherited {
             data: getrlimit(Resource::Data).current,
             stack: getrlimit(Resource::Stack).current,
             descriptors: getrlimit(Resource::Nofile).current,
+            processes: getrlimit(Resource::Nproc).current.filter(|_| !getuid().is_root()),
             preload: variable("LD_PRELOAD"),
             library_path: variable("LD_LIBRARY_PATH"),
         }
@@ -45,6 +48,7 @@ impl From<&Question> for Inherited {
             data: limit(question.data),
             stack: limit(question.stack),
             descriptors: None,
+            processes: None,
             preload: question.preload.clone(),
             library_path: question.library_path.clone(),
         }

@@ -30,6 +30,7 @@ pub use inherited::Inherited;
 const MAIN_STACK_BYTES_MIN: u64 = 256 << 10;
 /// As the library has it, which looks again before the first thread.
 const DESCRIPTORS_MIN: u64 = 32;
+const PROCESSES_MIN: u64 = 16;
 
 /// The finding that some files could not be read.
 const FILES: &str = "files";
@@ -159,6 +160,7 @@ fn of_image(
     findings.push(address_space(inherited));
     findings.push(main_stack(inherited));
     findings.push(descriptors(inherited));
+    findings.push(processes(inherited));
     if let Some(finding) = missing {
         return findings.push(finding);
     }
@@ -217,6 +219,19 @@ fn descriptors(inherited: &Inherited) -> Finding {
             name,
             count.to_string(),
             "limited (RLIMIT_NOFILE): heddle keeps a dozen open, and would leave too few",
+        ),
+        Some(count) => Finding::good(name, count.to_string(), "enough"),
+        None => Finding::good(name, "unlimited", "enough"),
+    }
+}
+
+fn processes(inherited: &Inherited) -> Finding {
+    let name = "processes";
+    match inherited.processes {
+        Some(count) if count < PROCESSES_MIN => Finding::bad(
+            name,
+            count.to_string(),
+            "limited (RLIMIT_NPROC): heddle has ten kernel threads, and would leave too few",
         ),
         Some(count) => Finding::good(name, count.to_string(), "enough"),
         None => Finding::good(name, "unlimited", "enough"),

@@ -21,7 +21,7 @@ use std::sync::{Mutex, Once, OnceLock};
 use heddle::raw;
 use heddle::thread::{Builder, Thread};
 use libc::{cpu_set_t, pthread_attr_t, pthread_t};
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Resource, getrlimit, getuid};
 
 use super::attributes::Wanted;
 use super::schedule::{self, Schedule};
@@ -100,6 +100,8 @@ fn prepare() {
 
 /// The runtime keeps a dozen open, and the program has some.
 const DESCRIPTORS_MIN: u64 = 32;
+/// As many kernel threads as the runtime has may stay behind if it can't have one of them.
+const PROCESSES_MIN: u64 = 16;
 
 /// Starts the runtime as the run asks for it. Where that fails, making a thread says why.
 ///
@@ -117,6 +119,12 @@ fn start_runtime() -> Result<(), &'static str> {
         // What was made by then would stay if there were not enough.
         if getrlimit(Resource::Nofile).current.is_some_and(|it| it < DESCRIPTORS_MIN) {
             return Err("fewer than 32 descriptors are allowed (RLIMIT_NOFILE)");
+        }
+        // Of the whole user; the kernel lets root have more.
+        if getrlimit(Resource::Nproc).current.is_some_and(|it| it < PROCESSES_MIN)
+            && !getuid().is_root()
+        {
+            return Err("fewer than 16 processes are allowed (RLIMIT_NPROC)");
         }
         raw::describe_full_threads(size_of::<Pthread>());
         for (low, high) in environment::guarded_texts() {
