@@ -47,7 +47,7 @@ fn tests(planner: &mut Planner) {
     planner.add("tests", "integration tests, default mode", 15, vec![examples, uring]);
     planner.add("programs", "heddle run on real programs and hard ones", 10, vec![programs]);
     let user = planner.test("-p heddle-user --test *");
-    planner.add("user", "unmodified programs on user-level threads", 10, vec![user]);
+    planner.add("user", "unmodified programs on user-level threads", 20, vec![user]);
     planner.add("tests-epoll", "runtime and Ice on epoll", 10, vec![epoll]);
     let full = planner.test("-p heddle --lib --test *").env("HEDDLE_THREADS", "full");
     planner.add("tests-full", "the runtime, every thread a full one", 10, vec![full]);
