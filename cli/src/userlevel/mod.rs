@@ -213,26 +213,18 @@ fn main_stack(inherited: &Inherited) -> Finding {
 }
 
 fn descriptors(inherited: &Inherited) -> Finding {
-    let name = "descriptors";
-    match inherited.descriptors {
-        Some(count) if count < DESCRIPTORS_MIN => Finding::bad(
-            name,
-            count.to_string(),
-            "limited (RLIMIT_NOFILE): heddle keeps a dozen open, and would leave too few",
-        ),
-        Some(count) => Finding::good(name, count.to_string(), "enough"),
-        None => Finding::good(name, "unlimited", "enough"),
-    }
+    let why = "limited (RLIMIT_NOFILE): heddle keeps a dozen open, and would leave too few";
+    at_least("descriptors", inherited.descriptors, DESCRIPTORS_MIN, why)
 }
 
 fn processes(inherited: &Inherited) -> Finding {
-    let name = "processes";
-    match inherited.processes {
-        Some(count) if count < PROCESSES_MIN => Finding::bad(
-            name,
-            count.to_string(),
-            "limited (RLIMIT_NPROC): heddle has ten kernel threads, and would leave too few",
-        ),
+    let why = "limited (RLIMIT_NPROC): heddle has ten kernel threads, and would leave too few";
+    at_least("processes", inherited.processes, PROCESSES_MIN, why)
+}
+
+fn at_least(name: &'static str, limit: Option<u64>, least: u64, why: &str) -> Finding {
+    match limit {
+        Some(count) if count < least => Finding::bad(name, count.to_string(), why),
         Some(count) => Finding::good(name, count.to_string(), "enough"),
         None => Finding::good(name, "unlimited", "enough"),
     }
