@@ -165,14 +165,14 @@ static bool may_point(const void *argument)
 	return (uintptr_t)argument >= PAGE_SIZE && (uintptr_t)argument % sizeof(uintptr_t) == 0;
 }
 
-/* What leads into the library that makes the threads is what its calls have left on a stack, behind
- * what the program has put there. */
+/* What leads into a library of heddle's that stands before the C library is what its calls have
+ * left on a stack, behind what the program has put there. */
 static bool means_something(uintptr_t word)
 {
 	struct place_name name;
 
 	return word >= PAGE_SIZE && module_find(word, &name) && (name.code || name.constant) &&
-	       !has_suffix_of(name.path, "libheddle-user");
+	       !has_suffix_of(name.path, "libheddle-");
 }
 
 /* Looks whether an argument of this start function leads to something that tells its threads

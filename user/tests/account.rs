@@ -35,9 +35,13 @@ impl Case {
 
     /// Runs the program so; its output, and the report.
     fn run(&self, options: &[&str], words: &[&str]) -> (Output, Value) {
+        self.run_on(&["--threads", "user", "--workers", "1"], options, words)
+    }
+
+    fn run_on(&self, threads: &[&str], options: &[&str], words: &[&str]) -> (Output, Value) {
         let report = self.folder.join("report.json");
         let mut command = Command::new(heddle());
-        command.args(["run", "--threads", "user", "--workers", "1", "--report", "json"]);
+        command.arg("run").args(threads).args(["--report", "json"]);
         command.arg("--report-to").arg(&report).args(options).arg("--").arg(&self.program);
         command.args(words).process_group(0).env("XDG_STATE_HOME", self.folder.join("state"));
         let output = output(command);
@@ -210,6 +214,17 @@ fn cpu_time_is_known_by_kind() {
         assert!(kernel > 50_000 && is_right, "{start}: {used} {said}");
     }
     assert!(used_us("unseen") < 5000, "{}", used_us("unseen"));
+}
+
+/// The program puts an address of the calls that make threads behind the thread's argument.
+#[test]
+fn what_heddle_leaves_on_a_stack_is_no_start_function() {
+    let Some(case) = Case::new("left") else { return };
+    for threads in [&["--threads", "user"][..], &[]] {
+        let (output, report) = case.run_on(threads, &[], &["cpu"]);
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(kind(&report, "in_pieces")["created"], 2, "{threads:?}");
+    }
 }
 
 #[test]
