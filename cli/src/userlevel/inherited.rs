@@ -16,7 +16,7 @@ pub struct Inherited {
     pub stack: Option<u64>,
     /// RLIMIT_NOFILE. Of a program that another one starts it is not known: the library looks.
     pub descriptors: Option<u64>,
-    /// RLIMIT_NPROC, which is the user's and does not bind root. Known as little.
+    /// RLIMIT_NPROC, which is the user's and does not bind root. Known as RLIMIT_NOFILE is.
     pub processes: Option<u64>,
     /// LD_PRELOAD.
     pub preload: OsString,

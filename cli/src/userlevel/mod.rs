@@ -218,7 +218,7 @@ fn descriptors(inherited: &Inherited) -> Finding {
 }
 
 fn processes(inherited: &Inherited) -> Finding {
-    let why = "limited (RLIMIT_NPROC): heddle has ten kernel threads, and would leave too few";
+    let why = "limited (RLIMIT_NPROC): heddle's own kernel threads would leave too few";
     at_least("processes", inherited.processes, PROCESSES_MIN, why)
 }
 
