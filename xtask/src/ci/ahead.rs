@@ -27,7 +27,7 @@ const IDLE: &[&str] = &["chrt", "--idle", "0"];
 /// How far the steps are.
 #[derive(Default)]
 struct Progress {
-    /// Which step runs: it and those before it need nothing any more.
+    /// The last step that runs: it and those before it need nothing any more.
     step: AtomicUsize,
     ended: AtomicBool,
 }
@@ -132,7 +132,8 @@ mod tests {
     fn step(name: &'static str, script: &str) -> Step {
         let builds = vec![Call::new("sh").args(&["-c", script])];
         let limit = Duration::from_secs(20);
-        Step { name, what: "", commands: Vec::new(), builds, limit, absent: None }
+        let commands = Vec::new();
+        Step { name, what: "", commands, builds, limit, absent: None, beside: None }
     }
 
     fn log(name: &str) -> PathBuf {

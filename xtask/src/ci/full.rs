@@ -50,8 +50,10 @@ fn tests(planner: &mut Planner) {
     planner.add("user", "unmodified programs on user-level threads", 20, vec![user]);
     planner.add("tests-epoll", "runtime and Ice on epoll", 10, vec![epoll]);
     let full = planner.test("-p heddle --lib --test *").env("HEDDLE_THREADS", "full");
-    planner.add("tests-full", "the runtime, every thread a full one", 10, vec![full]);
-    planner.add("tests-native", "runtime and Ice on kernel threads", 10, vec![native]);
+    let step = planner.add("tests-full", "the runtime, every thread a full one", 10, vec![full]);
+    step.beside = Some("tests-epoll");
+    let step = planner.add("tests-native", "runtime and Ice on kernel threads", 10, vec![native]);
+    step.beside = Some("tests-epoll");
 }
 
 /// Every integration test of the workspace but those that are steps of their own.
@@ -142,14 +144,15 @@ fn tools(planner: &mut Planner) {
 /// this proves that the targets live and the obvious holds; long runs are for people.
 fn fuzz(planner: &mut Planner) {
     let findings = planner.repo.target().join("ci");
+    // A fuzzer uses one processor.
     let targets = [
-        ("fuzz-record", "record", "table"),
-        ("fuzz-ice", "ice", "session"),
-        ("fuzz-policy", "preload", "policy"),
-        ("fuzz-profile", "preload", "profile"),
-        ("fuzz-plan", "preload", "plan"),
+        ("fuzz-record", "record", "table", None),
+        ("fuzz-ice", "ice", "session", Some("fuzz-record")),
+        ("fuzz-policy", "preload", "policy", None),
+        ("fuzz-profile", "preload", "profile", Some("fuzz-policy")),
+        ("fuzz-plan", "preload", "plan", None),
     ];
-    for (name, folder, target) in targets {
+    for (name, folder, target, beside) in targets {
         let run = planner.cargo(&format!(
             "run --manifest-path {folder}/fuzz/Cargo.toml --bin {target} \
              --target x86_64-unknown-linux-gnu -- -max_total_time=10 -seed=1 \
@@ -158,6 +161,7 @@ fn fuzz(planner: &mut Planner) {
         ));
         let run = planner.apart(run, "fuzz", FUZZ_FLAGS).env("RUSTC_BOOTSTRAP", "1");
         let step = planner.add(name, "bytes from a fuzzer, for 10 s", 10, vec![run]);
+        step.beside = beside;
         step.unless(other_processor("x86_64"));
         step.unless(missing("c++"));
     }

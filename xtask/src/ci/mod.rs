@@ -1,5 +1,5 @@
-//! `cargo xtask ci quick | full | nightly`: runs the steps, one after the other, and adds up what
-//! they say.
+//! `cargo xtask ci quick | full | nightly`: runs the steps, one after the other or a few that leave
+//! processors idle beside each other, and adds up what they say.
 //!
 //! Invariant: a step passes, fails or is skipped with a printed reason; nothing is silently left
 //! out. A failed step does not stop the others, so that one run tells everything. The last line
@@ -14,7 +14,9 @@ mod tally;
 
 use std::fs;
 use std::io::{self, Write};
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -67,22 +69,41 @@ pub fn run(repo: &Repo, level: Level, only: &[String], list: bool) -> Result<boo
     }
     let logs = repo.target().join("ci");
     fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
+    let started = Instant::now();
     let mut outcomes = Vec::new();
     let ahead = Ahead::begin(&steps, logs.join("ahead.log"));
-    for (index, step) in steps.iter().enumerate() {
-        ahead.reached(index);
-        print!("[{:>2}/{}] {:<22}", index + 1, steps.len(), step.name);
-        io::stdout().flush()?;
-        let outcome = take(step, &logs.join(format!("{}.log", step.name)))?;
-        println!("{}", line(&outcome));
-        if outcome.tally.failed > 0 {
-            println!("---- from {} ----", logs.join(format!("{}.log", step.name)).display());
-            println!("{}\n----", outcome.told.join("\n"));
-        }
-        outcomes.push(outcome);
+    for together in steps.chunk_by(|before, step| step.is_beside(before)) {
+        ahead.reached(outcomes.len() + together.len() - 1);
+        take_together(together, steps.len(), &logs, &mut outcomes)?;
     }
     drop(ahead);
-    Ok(summarise(&outcomes))
+    Ok(summarise(&outcomes, started.elapsed()))
+}
+
+/// Steps that run beside each other; what becomes of them is told in their order.
+fn take_together(
+    steps: &[Step],
+    of: usize,
+    logs: &Path,
+    outcomes: &mut Vec<Outcome>,
+) -> Result<()> {
+    let log = |step: &Step| logs.join(format!("{}.log", step.name));
+    thread::scope(|scope| {
+        let start = |step| (step, scope.spawn(move || take(step, &log(step))));
+        let started: Vec<_> = steps.iter().map(start).collect();
+        for (step, thread) in started {
+            print!("[{:>2}/{of}] {:<22}", outcomes.len() + 1, step.name);
+            io::stdout().flush()?;
+            let outcome = thread.join().unwrap_or_else(|panic| resume_unwind(panic))?;
+            println!("{}", line(&outcome));
+            if outcome.tally.failed > 0 {
+                println!("---- from {} ----", log(step).display());
+                println!("{}\n----", outcome.told.join("\n"));
+            }
+            outcomes.push(outcome);
+        }
+        Ok(())
+    })
 }
 
 fn take(step: &Step, log: &Path) -> Result<Outcome> {
@@ -139,13 +160,15 @@ fn line(outcome: &Outcome) -> String {
 
 /// The table, the reasons of what was skipped, the failures once more, and the closing line. True
 /// when nothing failed.
-fn summarise(outcomes: &[Outcome]) -> bool {
+fn summarise(outcomes: &[Outcome], took: Duration) -> bool {
     println!("\n{:<22}{:<5}{:>9}", "step", "", "time");
     let mut total = Tally::default();
     for outcome in outcomes {
         println!("{:<22}{}", outcome.name, line(outcome));
         total.add(&outcome.tally);
     }
+    // Less than the sum where steps ran beside each other.
+    println!("{:<27}{:>7.1} s", "in all", took.as_secs_f64());
     let reasons = outcomes.iter().flat_map(|outcome| {
         outcome.tally.reasons.iter().map(|reason| format!("  {}: {reason}", outcome.name))
     });
@@ -170,4 +193,58 @@ fn summarise(outcomes: &[Outcome]) -> bool {
 /// Where a step with compiler flags of its own builds, so that it does not undo the others' work.
 fn target_for(repo: &Repo, name: &str) -> PathBuf {
     repo.target().join("ci").join(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plan::Call;
+    use super::*;
+
+    fn step(name: &'static str, script: &str, beside: Option<&'static str>) -> Step {
+        let commands = vec![Call::new("sh").args(&["-c", script])];
+        let limit = Duration::from_secs(20);
+        Step { name, what: "", commands, builds: Vec::new(), limit, absent: None, beside }
+    }
+
+    fn logs(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("heddle-xtask-{}", std::process::id()));
+        let folder = folder.join(name);
+        fs::create_dir_all(&folder).expect("a folder for logs");
+        folder
+    }
+
+    #[test]
+    fn steps_are_beside_those_of_their_group_only() {
+        let all = [
+            step("one", "", None),
+            step("two", "", Some("one")),
+            step("three", "", Some("one")),
+            step("four", "", None),
+            step("five", "", Some("four")),
+        ];
+        let groups = |steps: &[Step]| -> Vec<usize> {
+            steps.chunk_by(|before, step| step.is_beside(before)).map(<[Step]>::len).collect()
+        };
+        assert_eq!(groups(&all), [3, 2]);
+        assert_eq!(groups(&all[1..]), [2, 2], "without the first of a group");
+        let some = [all[0].clone(), all[2].clone(), all[4].clone()];
+        assert_eq!(groups(&some), [2, 1], "beside none that is not of its group");
+    }
+
+    #[test]
+    fn steps_together_run_at_once_and_are_told_in_order() {
+        let logs = logs("together");
+        let _ = fs::remove_file(logs.join("go"));
+        // The first ends only when the second runs.
+        let waits = format!("until test -e {}/go; do sleep 0.02; done", logs.display());
+        let goes = format!("echo > {}/go; exit 3", logs.display());
+        let steps = [step("waits", &waits, None), step("goes", &goes, Some("waits"))];
+        let mut outcomes = Vec::new();
+        take_together(&steps, 2, &logs, &mut outcomes).expect("both start");
+        let told: Vec<_> = outcomes
+            .iter()
+            .map(|it| (it.name.as_str(), it.tally.failed, it.tally.passed))
+            .collect();
+        assert_eq!(told, [("waits", 0, 1), ("goes", 1, 0)]);
+    }
 }

@@ -95,6 +95,9 @@ pub struct Step {
     pub limit: Duration,
     /// Why the step cannot run on this machine.
     pub absent: Option<String>,
+    /// The first of the steps that it runs beside: steps that mostly wait, or that use one
+    /// processor.
+    pub beside: Option<&'static str>,
 }
 
 /// Makes steps that run in one repository.
@@ -115,7 +118,8 @@ impl Planner<'_> {
         let commands = calls.into_iter().map(|call| call.at(root)).collect();
         let limit = Duration::from_secs(minutes * 60);
         let builds = Vec::new();
-        self.steps.push(Step { name, what, commands, builds, limit, absent: None });
+        let step = Step { name, what, commands, builds, limit, absent: None, beside: None };
+        self.steps.push(step);
         self.steps.last_mut().expect("just pushed")
     }
 
@@ -149,6 +153,12 @@ impl Planner<'_> {
 }
 
 impl Step {
+    /// Whether it runs at the same time as the one before it. Not every step is there when some
+    /// were asked for.
+    pub fn is_beside(&self, before: &Self) -> bool {
+        self.beside.is_some_and(|first| first == before.name || Some(first) == before.beside)
+    }
+
     pub fn unless(&mut self, reason: Option<String>) {
         if self.absent.is_none() {
             self.absent = reason;
