@@ -12,6 +12,7 @@
 //!   ends, are empty and unlocked: slots are made anew, and their number is written last.
 //! - The table and its locks, which the same come to, and who sets a name, are the parent's: the
 //!   child has records that nobody else sees, and no texts.
+//! - Nobody is in the allocator (`heap_use.rs`).
 //! - Nobody makes descriptors in the gate that `dup2` waits before.
 //!
 //! No child comes to the other locks: those of workers, of the monitor, of the reactors, of the
@@ -27,7 +28,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use std::sync::Once;
 
 use crate::sys::{descriptor, task};
-use crate::{lot, runtime, stack, table};
+use crate::{heap_use, lot, runtime, stack, table};
 
 /// Whoever embeds the runtime calls [`in_child`] itself.
 static IS_EMBEDDED: AtomicBool = AtomicBool::new(false);
@@ -51,6 +52,7 @@ pub(crate) fn arrange() {
 
 /// The calling process is a child that was forked.
 pub extern "C" fn in_child() {
+    heap_use::in_child();
     lot::forget_waiters();
     stack::forget_pools();
     #[cfg(target_arch = "x86_64")]

@@ -35,6 +35,7 @@ mod fresh;
 pub mod fs;
 mod full;
 mod handed;
+mod heap_use;
 mod hibernate;
 #[doc(hidden)]
 pub mod hold;

@@ -331,6 +331,7 @@ pub use crate::fork::{embed as embed_fork, in_child as forked_child};
 /// dropped by the thread that made it. For code that holds a lock that the scheduler's contexts
 /// need, too.
 pub use crate::full::{Pin, answering, before_filter, interruptibly, is_pinned, jumped, pin};
+pub use crate::heap_use::{within as within_heap, without as without_heap_users};
 pub use crate::later::when_unpinned;
 
 /// Makes the table and the slab, without which no thread can wait. For a process whose allocator

@@ -14,6 +14,8 @@ use core::ptr;
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
 
+use crate::heap_use;
+
 /// What std gives its threads.
 pub(crate) const STACK_BYTES: usize = 2 << 20;
 /// Larger ones are not tried.
@@ -73,7 +75,10 @@ fn try_to_create(stack_bytes: usize, given: *mut Given) -> c_int {
         libc::pthread_attr_init(attributes);
         libc::pthread_attr_setstacksize(attributes, stack_bytes);
         libc::pthread_attr_setdetachstate(attributes, libc::PTHREAD_CREATE_DETACHED);
-        let error = libc::pthread_create(thread.as_mut_ptr(), attributes, begin, given.cast());
+        // The thread-local storage is of the heap.
+        let error = heap_use::within(|| {
+            libc::pthread_create(thread.as_mut_ptr(), attributes, begin, given.cast())
+        });
         libc::pthread_attr_destroy(attributes);
         error
     }

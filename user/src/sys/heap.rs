@@ -14,6 +14,8 @@ use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::Relaxed;
 use core::{mem, ptr};
 
+use heddle::raw::within_heap;
+
 /// What the C library's `malloc` aligns to.
 const ALIGNED: usize = 2 * size_of::<usize>();
 
@@ -81,7 +83,7 @@ unsafe fn malloc(bytes: usize) -> *mut c_void {
     type Malloc = unsafe extern "C" fn(usize) -> *mut c_void;
     let function = found(&FUNCTIONS.malloc, c"__libc_malloc");
     // SAFETY: the function of this name; passed on.
-    unsafe { mem::transmute::<*mut c_void, Malloc>(function)(bytes) }
+    within_heap(|| unsafe { mem::transmute::<*mut c_void, Malloc>(function)(bytes) })
 }
 
 /// # Safety
@@ -90,7 +92,7 @@ unsafe fn calloc(count: usize, bytes: usize) -> *mut c_void {
     type Calloc = unsafe extern "C" fn(usize, usize) -> *mut c_void;
     let function = found(&FUNCTIONS.calloc, c"__libc_calloc");
     // SAFETY: the function of this name; passed on.
-    unsafe { mem::transmute::<*mut c_void, Calloc>(function)(count, bytes) }
+    within_heap(|| unsafe { mem::transmute::<*mut c_void, Calloc>(function)(count, bytes) })
 }
 
 /// # Safety
@@ -99,7 +101,7 @@ unsafe fn realloc(memory: *mut c_void, bytes: usize) -> *mut c_void {
     type Realloc = unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void;
     let function = found(&FUNCTIONS.realloc, c"__libc_realloc");
     // SAFETY: the function of this name; passed on.
-    unsafe { mem::transmute::<*mut c_void, Realloc>(function)(memory, bytes) }
+    within_heap(|| unsafe { mem::transmute::<*mut c_void, Realloc>(function)(memory, bytes) })
 }
 
 /// # Safety
@@ -108,7 +110,7 @@ unsafe fn memalign(align: usize, bytes: usize) -> *mut c_void {
     type Memalign = unsafe extern "C" fn(usize, usize) -> *mut c_void;
     let function = found(&FUNCTIONS.memalign, c"__libc_memalign");
     // SAFETY: the function of this name; passed on.
-    unsafe { mem::transmute::<*mut c_void, Memalign>(function)(align, bytes) }
+    within_heap(|| unsafe { mem::transmute::<*mut c_void, Memalign>(function)(align, bytes) })
 }
 
 /// # Safety
@@ -117,7 +119,7 @@ unsafe fn free(memory: *mut c_void) {
     type Free = unsafe extern "C" fn(*mut c_void);
     let function = found(&FUNCTIONS.free, c"__libc_free");
     // SAFETY: the function of this name; passed on.
-    unsafe { mem::transmute::<*mut c_void, Free>(function)(memory) }
+    within_heap(|| unsafe { mem::transmute::<*mut c_void, Free>(function)(memory) })
 }
 
 struct Heap;

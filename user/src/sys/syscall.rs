@@ -95,9 +95,10 @@ fn makes_process(number: c_long, first: usize, second: usize) -> bool {
 }
 
 /// A fork by number, of which the C library's handlers learn nothing: the child of a full thread
-/// would take itself for a thread on a worker, and wait for threads of its parent.
+/// would take itself for a thread on a worker, and wait for threads of its parent. And one of
+/// heddle's threads might have locked the allocator.
 fn forked(number: c_long, arguments: [usize; 6]) -> c_long {
-    let result = real(number, arguments);
+    let result = heddle::raw::without_heap_users(|| real(number, arguments));
     if result == 0 {
         errno::kept(|| fork::in_child());
     }

@@ -15,7 +15,7 @@
 
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
-use core::ptr;
+use core::{mem, ptr};
 
 use super::{Pthread, end, running, this};
 
@@ -160,17 +160,21 @@ pub fn give_kernel(me: &Pthread) {
         (*outermost).registers[STACK_POINTER] = scrambled(top);
         (*outermost).registers[PLACE] = scrambled(come_to_end as *const () as usize);
     }
-    let mut blocks = Vec::new();
+    // The list is turned around, and needs no memory: another thread of the parent may have locked
+    // the allocator.
+    let mut block = ptr::null_mut();
     let mut next = me.own.cleanup.replace(ptr::null_mut());
     // SAFETY: null, or an open block's, whose frame has not been left.
-    while let Some(block) = unsafe { next.as_ref() } {
-        blocks.push(next);
-        next = block.outer;
+    while let Some(here) = unsafe { next.as_mut() } {
+        (block, next) = (next, mem::replace(&mut here.outer, block));
     }
-    blocks.push(outermost);
+    // SAFETY: nobody else uses it.
+    unsafe { (*outermost).outer = block };
+    block = outermost;
     // SAFETY: as above; the C library puts each in front of those before.
     unsafe {
-        while let Some(block) = blocks.pop() {
+        while !block.is_null() {
+            let inner = (*block).outer;
             __pthread_register_cancel(block);
             let mut older = (*block).older;
             while let Some(entry) = older.as_ref()
@@ -179,6 +183,7 @@ pub fn give_kernel(me: &Pthread) {
                 older = entry.outer;
             }
             (*block).older = older;
+            block = inner;
         }
     }
 }
