@@ -48,7 +48,8 @@ fn wait_outside() {
     }
 }
 
-/// Makes a fork while nobody is within; the child calls [`in_child`].
+/// Makes a fork while nobody is within, or when 50 ms are over; the child tells the runtime that it
+/// is one.
 pub fn without<T>(fork: impl FnOnce() -> T) -> T {
     FORKING.fetch_add(1, SeqCst);
     let deadline = clock::now_ns() + PATIENCE_NS;
