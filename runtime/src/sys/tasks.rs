@@ -193,7 +193,8 @@ mod tests {
     #[test]
     fn the_caller_is_found_and_does_not_wait() {
         let me = crate::sys::task::tid();
-        assert!(all().unwrap().contains(&me));
+        // The kernel's list may leave some out when others end while it is read.
+        assert!((0..100).any(|_| all().unwrap().contains(&me)));
         assert_eq!(waits_at(me), None);
         assert!(name(me).is_some_and(|name| !name.is_empty()));
         assert!(sleeps(me).is_some());
