@@ -13,9 +13,9 @@
 //!
 //! Invariant: when the fork is made nobody is within who was not there for so long.
 
-use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 
+use crate::model::{AtomicU32, give_way, newest};
 use crate::sys::clock;
 
 const PATIENCE_NS: u64 = 50_000_000;
@@ -28,7 +28,7 @@ static FORKING: AtomicU32 = AtomicU32::new(0);
 pub fn within<T>(body: impl FnOnce() -> T) -> T {
     // ORDER: SeqCst here and in `without`: each writes its own word and then reads the other's.
     INSIDE.fetch_add(1, SeqCst);
-    if FORKING.load(SeqCst) != 0 {
+    if newest(&FORKING) != 0 {
         wait_outside();
     }
     let result = body();
@@ -41,10 +41,20 @@ pub fn within<T>(body: impl FnOnce() -> T) -> T {
 #[inline(never)]
 fn wait_outside() {
     let deadline = clock::now_ns() + PATIENCE_NS;
-    while FORKING.load(SeqCst) != 0 && clock::now_ns() < deadline {
+    while newest(&FORKING) != 0 && clock::now_ns() < deadline {
         INSIDE.fetch_sub(1, Release);
-        rustix::thread::sched_yield();
+        wait_for_none(&FORKING, deadline);
         INSIDE.fetch_add(1, SeqCst);
+    }
+}
+
+fn wait_for_none(word: &AtomicU32, deadline: u64) {
+    loop {
+        let count = newest(word);
+        if count == 0 || clock::now_ns() >= deadline {
+            return;
+        }
+        give_way(word, count);
     }
 }
 
@@ -52,17 +62,15 @@ fn wait_outside() {
 /// is one.
 pub fn without<T>(fork: impl FnOnce() -> T) -> T {
     FORKING.fetch_add(1, SeqCst);
-    let deadline = clock::now_ns() + PATIENCE_NS;
-    while INSIDE.load(SeqCst) != 0 && clock::now_ns() < deadline {
-        rustix::thread::sched_yield();
-    }
+    wait_for_none(&INSIDE, clock::now_ns() + PATIENCE_NS);
     let result = fork();
+    // ORDER: Release: who goes in finds what the fork left.
     FORKING.fetch_sub(1, Release);
     result
 }
 
 /// The others are not there, nor is who forked beside the caller.
-pub(crate) fn in_child() {
+pub fn in_child() {
     INSIDE.store(0, Relaxed);
     FORKING.store(0, Relaxed);
 }

@@ -1,8 +1,8 @@
 //! The seam to the proofs: what the model checker and the simulation replace.
 //!
 //! The files that implement a protocol (`raw_lock`, `wait`, `inbox`, `sleep`, `sync`, `later`,
-//! `thread/park`, `thread/join`, `offered`, `called`, `monitor/doze`) take their atomics, cells and
-//! pauses from here, so the code that is checked is the code that runs:
+//! `thread/park`, `thread/join`, `offered`, `called`, `monitor/doze`, `heap_use`) take their
+//! atomics, cells and pauses from here, so the code that is checked is the code that runs:
 //! - here they are core's;
 //! - `tests/later.rs` has a signal handler come before each of them;
 //! - `tests/loom.rs` compiles the same files with loom's in a module of this name;
@@ -43,6 +43,20 @@ pub(crate) fn spin() {
     #[cfg(feature = "sim")]
     crate::sim::pause();
     crate::arch::relax();
+}
+
+/// One turn of a wait for another value than `_seen`, from who may be without a processor.
+pub(crate) fn give_way(_word: &AtomicU32, _seen: u32) {
+    #[cfg(feature = "sim")]
+    crate::sim::pause();
+    rustix::thread::sched_yield();
+}
+
+/// A load in the one order that all see.
+#[inline(always)]
+pub(crate) fn newest(word: &AtomicU32) -> u32 {
+    // ORDER: SeqCst: for who writes a word of his own before it.
+    word.load(core::sync::atomic::Ordering::SeqCst)
 }
 
 /// Sleeps while `*word == expected`, at most for `timeout`; may return early.

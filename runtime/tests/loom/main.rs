@@ -15,6 +15,7 @@ mod cond_models;
 mod control;
 mod crowd_models;
 mod fresh_models;
+mod heap_models;
 mod helper_models;
 mod lot;
 mod lot_models;
@@ -31,6 +32,8 @@ mod called;
 mod extension;
 #[path = "../../src/fresh.rs"]
 mod fresh;
+#[path = "../../src/heap_use.rs"]
+mod heap_use;
 #[path = "../../src/inbox.rs"]
 mod inbox;
 #[path = "../../src/offered.rs"]

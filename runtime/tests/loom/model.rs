@@ -45,6 +45,17 @@ pub(crate) fn spin() {
     loom::thread::yield_now();
 }
 
+/// Until somebody changes the word: of several that take turns loom may let the same one go on for
+/// ever.
+pub(crate) fn give_way(word: &AtomicU32, seen: u32) {
+    futex_wait(word, seen, Some(Duration::MAX));
+}
+
+/// As an exchange: loom takes a load that is SeqCst for one that is Acquire.
+pub(crate) fn newest(word: &AtomicU32) -> u32 {
+    word.get().fetch_add(0, Ordering::SeqCst)
+}
+
 /// Sleeps until it is woken. With a timeout, until the word is stored to: whether by a wake or
 /// because the nap is over, the sleeper looks again some time after that.
 pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
@@ -124,6 +135,10 @@ impl AtomicU32 {
     /// comes before it in the order of writes, and would let a later exchange miss it.
     pub fn store(&self, value: u32, order: Ordering) {
         self.get().swap(value, order);
+        self.changed();
+    }
+
+    fn changed(&self) {
         if self.sleepers.load(Relaxed) != 0 {
             let _awake = self.kernel().0.lock().unwrap();
             self.kernel().1.notify_all();
@@ -132,6 +147,18 @@ impl AtomicU32 {
 
     pub fn swap(&self, value: u32, order: Ordering) -> u32 {
         self.get().swap(value, order)
+    }
+
+    pub fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
+        let old = self.get().fetch_add(value, order);
+        self.changed();
+        old
+    }
+
+    pub fn fetch_sub(&self, value: u32, order: Ordering) -> u32 {
+        let old = self.get().fetch_sub(value, order);
+        self.changed();
+        old
     }
 
     pub fn compare_exchange(
