@@ -22,6 +22,7 @@ use core::sync::atomic::{AtomicBool, compiler_fence, fence};
 
 use heddle_record::State;
 
+use crate::arch::Float;
 use crate::control::{Control, Kind, OWN_TLS, Outcome, TLS_KEPT, WaitKind};
 use crate::later;
 use crate::preempt;
@@ -46,15 +47,23 @@ struct Own {
     waited_ns: Cell<u64>,
     /// Of a kernel thread whose wait a handler ends: where its stack was ([`interruptibly`]).
     interruptible: Cell<usize>,
+    /// The floating-point control that it begins with: its maker's.
+    float: Option<Float>,
 }
 
 impl Own {
     const fn new(thread: Option<&'static Control>, pins: u32) -> Self {
-        let (thread, pins) = (Cell::new(thread), Cell::new(pins));
-        let (has_work, answers) = (Cell::new(false), Cell::new(false));
-        let (left_at, left_after) = (Cell::new(Place::NOWHERE), Cell::new(u32::MAX));
-        let (waited_ns, interruptible) = (Cell::new(0), Cell::new(0));
-        Own { thread, pins, has_work, left_at, left_after, answers, waited_ns, interruptible }
+        Own {
+            thread: Cell::new(thread),
+            pins: Cell::new(pins),
+            has_work: Cell::new(false),
+            left_at: Cell::new(Place::NOWHERE),
+            left_after: Cell::new(u32::MAX),
+            answers: Cell::new(false),
+            waited_ns: Cell::new(0),
+            interruptible: Cell::new(0),
+            float: None,
+        }
     }
 }
 
@@ -139,14 +148,20 @@ impl Control {
 /// 1. `tls` is the thread pointer of a prepared block, of `thread`, which has not started.
 pub(crate) unsafe fn introduce(tls: *mut u8, thread: &'static Control) {
     let own: *mut Own = libc_tls::own_of(tls);
+    let begun = Own { float: Some(Float::of_caller()), ..Own::new(Some(thread), 1) };
     // SAFETY: by 1 it is that thread's `OWN`, which nobody uses yet.
-    unsafe { own.write(Own::new(Some(thread), 1)) };
+    unsafe { own.write(begun) };
 }
 
 /// The calling full thread is about to run its first own code.
 pub(crate) fn begin() {
     libc_tls::begin();
-    OWN.with(|own| own.pins.set(0));
+    OWN.with(|own| {
+        if let Some(float) = own.float {
+            float.set();
+        }
+        own.pins.set(0);
+    });
 }
 
 /// The calling thread, if it is a full one.

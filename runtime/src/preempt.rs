@@ -323,9 +323,6 @@ fn answer(me: &Control, interrupted: &Interrupted) -> bool {
 fn yield_here(me: &'static Control, leave: fn(&'static Worker, &'static Control)) {
     let Some(here) = full::here() else { return };
     here.runtime.monitor.preempted.fetch_add(1, Relaxed);
-    // The kernel has set the defaults for the handler. The thread gets its own back from the
-    // frame; who runs next has to find the worker's.
-    here.restore_float_control();
     if !me.is_critical() {
         // It is not the Lazy region that has waited.
         here.worker().lazy_ran();

@@ -135,8 +135,6 @@ pub(crate) struct Worker {
     trace: Option<Trace>,
     /// A cheap random number, for placement.
     random: Cell<u64>,
-    /// The floating-point control that its threads find.
-    float_control: Cell<u64>,
     /// Whether its record is published, and the text in it.
     is_shown: Cell<bool>,
     name: u32,
@@ -244,7 +242,6 @@ impl Worker {
             own_stack: Cell::new((ptr::null(), 0)),
             trace: Trace::new(index),
             random: Cell::new(0x9E37_79B9_7F4A_7C15 ^ (u64::from(index) << 32) ^ now),
-            float_control: Cell::new(arch::float_control()),
             is_shown: Cell::new(!is_spare),
             name,
             interruptible: Cell::new(false),

@@ -47,6 +47,9 @@ pub(crate) unsafe fn switch(from: *mut Context, to: *const Context) {
 /// good, and that of `to` is cleared: so another kernel thread that finds it set
 /// ([`Context::is_saved`]) may continue `from` at once.
 ///
+/// Whoever continues finds the floating-point control of who left in x3 and x4, and sets its own if
+/// that is another.
+///
 /// # Safety
 /// 1. As for [`switch`].
 /// 2. `tls` is the thread pointer of the context that continues.
@@ -54,6 +57,8 @@ pub(crate) unsafe fn switch(from: *mut Context, to: *const Context) {
 pub(crate) unsafe fn switch_with_tls(from: *mut Context, to: *mut Context, tls: usize) {
     // SAFETY: as in `switch`; by 2 the value is right.
     unsafe {
+        let kept = Float::of_caller();
+        let (control, raised);
         asm!(
             "adr x9, 2f",
             "mov x10, sp",
@@ -70,10 +75,15 @@ pub(crate) unsafe fn switch_with_tls(from: *mut Context, to: *mut Context, tls: 
             inout("x0") from => _,
             inout("x1") to => _,
             inout("x2") tls => _,
+            inout("x3") kept.control => control,
+            inout("x4") kept.raised => raised,
             out("x20") _, out("x21") _, out("x22") _, out("x23") _, out("x24") _,
             out("x25") _, out("x26") _, out("x27") _, out("x28") _,
             clobber_abi("C"),
         );
+        if kept != (Float { control, raised }) {
+            kept.set();
+        }
     }
 }
 
@@ -98,22 +108,35 @@ pub(crate) unsafe fn set_thread_pointer(pointer: usize) {
     unsafe { asm!("msr tpidr_el0, {}", in(reg) pointer, options(nostack, preserves_flags)) };
 }
 
-/// The floating-point control of the calling kernel thread: FPCR.
-pub(crate) fn float_control() -> u64 {
-    let control;
-    // SAFETY: reads a register that user space may read.
-    unsafe {
-        asm!("mrs {}, fpcr", out(reg) control, options(nostack, preserves_flags, nomem));
-    }
-    control
+/// Floating-point control, and the exceptions that were raised: FPCR and FPSR.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) struct Float {
+    control: u64,
+    raised: u64,
 }
 
-/// Sets what [`float_control`] returned.
-pub(crate) fn set_float_control(control: u64) {
-    // SAFETY: a value that the register had; compiled code finds the control that the worker has
-    // had from its start.
-    unsafe {
-        asm!("msr fpcr, {}", in(reg) control, options(nostack, preserves_flags, nomem));
+impl Float {
+    /// That of the caller.
+    #[inline(always)]
+    pub fn of_caller() -> Self {
+        let (control, raised);
+        // SAFETY: reads registers that user space may read.
+        unsafe {
+            asm!("mrs {}, fpcr", out(reg) control, options(nostack));
+            asm!("mrs {}, fpsr", out(reg) raised, options(nostack));
+        }
+        Float { control, raised }
+    }
+
+    /// Becomes that of the caller.
+    #[cold]
+    pub fn set(&self) {
+        // SAFETY: values that the registers had in a thread; compiled code finds what its own
+        // thread has set.
+        unsafe {
+            asm!("msr fpcr, {}", in(reg) self.control, options(nostack));
+            asm!("msr fpsr, {}", in(reg) self.raised, options(nostack));
+        }
     }
 }
 

@@ -10,10 +10,11 @@
 //! The thread pointer is switched only where a full thread is on either side
 //! ([`switch_with_tls`]): light threads use their worker's thread-local storage.
 //!
-//! **Floating-point control** (MXCSR, x87 control word, FPCR) belongs to the worker, not to the
-//! thread: it is not switched. A thread that changes rounding or exception masks has to put them
-//! back before it calls anything that may block. A thread that is left by a signal (`preempt.rs`)
-//! keeps its own: the kernel restores it, and who runs next finds the worker's.
+//! **Floating-point control** (MXCSR, x87 control word; FPCR and FPSR) is a full thread's own, with
+//! the exceptions that it has raised (of the x87 not these): it keeps it where it leaves, and sets
+//! it where it goes on if who left had another. A new one has its maker's. Light threads have their
+//! worker's: one that changes rounding or exception masks has to put them back before it calls
+//! anything that may block.
 
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::Acquire;
@@ -31,8 +32,8 @@ pub(crate) use aarch64::hold_registers;
 use aarch64::valgrind_request;
 #[cfg(target_arch = "aarch64")]
 pub(crate) use aarch64::{
-    float_control, has_time_counter, set_float_control, set_thread_pointer, switch,
-    switch_with_tls, thread_pointer, time_counter, trampoline,
+    Float, has_time_counter, set_thread_pointer, switch, switch_with_tls, thread_pointer,
+    time_counter, trampoline,
 };
 #[cfg(all(test, target_arch = "x86_64"))]
 pub(crate) use x86_64::hold_registers;
@@ -40,9 +41,9 @@ pub(crate) use x86_64::hold_registers;
 use x86_64::valgrind_request;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::{
-    TURNS_TO_SET, cycles_to_set, float_control, go_on, has_segment, has_time_counter, is_amd,
-    set_float_control, set_thread_pointer, switch, switch_with_segment, switch_with_tls,
-    thread_pointer, time_counter, trampoline,
+    Float, TURNS_TO_SET, cycles_to_set, go_on, has_segment, has_time_counter, is_amd,
+    set_thread_pointer, switch, switch_with_segment, switch_with_tls, thread_pointer, time_counter,
+    trampoline,
 };
 
 /// What becomes of the thread pointer in a switch.

@@ -13,6 +13,7 @@
 
 use super::Context;
 use core::arch::{asm, naked_asm};
+use core::mem::MaybeUninit;
 
 /// Saves the caller in `from` and continues `to`; returns when somebody switches back.
 ///
@@ -49,9 +50,18 @@ pub(crate) unsafe fn switch(from: *mut Context, to: *const Context) {
 }
 
 /// The switch of full threads: as in [`switch`], and `$set` sets the thread pointer from rdx.
+///
+/// Whoever continues finds the floating-point control of who left in eax and r8d, and sets its own
+/// if that is another.
 macro_rules! switch_and {
-    ($set:literal, $from:ident, $to:ident, $value:ident) => {
+    ($set:literal, $from:ident, $to:ident, $value:ident) => {{
+        let mut kept = MaybeUninit::<Float>::uninit();
+        let (sse, x87): (u32, *mut Float);
         asm!(
+            "stmxcsr [r8]",
+            "fnstcw [r8 + 4]",
+            "mov eax, [r8]",
+            "movzx r8d, word ptr [r8 + 4]",
             "lea rcx, [rip + 2f]",
             "mov [rdi + 8], rcx",
             "mov [rdi + 16], rbp",
@@ -68,10 +78,19 @@ macro_rules! switch_and {
             inout("rdi") $from => _,
             inout("rsi") $to => _,
             inout("rdx") $value => _,
+            inout("r8") kept.as_mut_ptr() => x87,
+            out("rax") sse,
             out("r12") _, out("r13") _, out("r14") _, out("r15") _,
             clobber_abi("C"),
-        )
-    };
+        );
+        let kept = kept.assume_init();
+        if kept.sse != sse {
+            kept.set_sse();
+        }
+        if kept.x87 != x87.addr() as u16 {
+            kept.set_x87();
+        }
+    }};
 }
 
 /// As [`switch`], and sets the thread pointer to `tls` on the way: whoever continues has it.
@@ -193,23 +212,44 @@ pub(crate) unsafe fn set_thread_pointer(pointer: usize) {
     unsafe { asm!("wrfsbase {}", in(reg) pointer, options(nostack, preserves_flags)) };
 }
 
-/// The floating-point control of the calling kernel thread: MXCSR, and the x87 control word above.
-pub(crate) fn float_control() -> u64 {
-    let mut both = [0u32; 2];
-    // SAFETY: each instruction writes its word.
-    unsafe {
-        asm!("stmxcsr [{0}]", "fnstcw [{0} + 4]", in(reg) both.as_mut_ptr(), options(nostack));
-    }
-    u64::from(both[0]) | u64::from(both[1] & 0xFFFF) << 32
+/// Floating-point control, with the exceptions that SSE has raised: MXCSR and the x87 control word.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) struct Float {
+    sse: u32,
+    x87: u16,
 }
 
-/// Sets what [`float_control`] returned.
-pub(crate) fn set_float_control(control: u64) {
-    let both = [control as u32, (control >> 32) as u32];
-    // SAFETY: values that the registers had; compiled code finds the control that the worker has
-    // had from its start.
-    unsafe {
-        asm!("ldmxcsr [{0}]", "fldcw [{0} + 4]", in(reg) both.as_ptr(), options(nostack));
+impl Float {
+    /// That of the caller.
+    #[inline(always)]
+    pub fn of_caller() -> Self {
+        let mut kept = MaybeUninit::<Self>::uninit();
+        // SAFETY: each instruction writes its field.
+        unsafe {
+            asm!("stmxcsr [{0}]", "fnstcw [{0} + 4]", in(reg) kept.as_mut_ptr(), options(nostack));
+            kept.assume_init()
+        }
+    }
+
+    /// Becomes that of the caller.
+    #[cold]
+    pub fn set(&self) {
+        self.set_sse();
+        self.set_x87();
+    }
+
+    #[inline(always)]
+    fn set_sse(&self) {
+        // SAFETY: a value that the register had in a thread; compiled code finds what its own
+        // thread has set.
+        unsafe { asm!("ldmxcsr [{0}]", in(reg) self, options(nostack)) };
+    }
+
+    #[cold]
+    fn set_x87(&self) {
+        // SAFETY: as above. The unit would raise here what another thread has raised and masked.
+        unsafe { asm!("fnclex", "fldcw [{0} + 4]", in(reg) self, options(nostack)) };
     }
 }
 

@@ -57,7 +57,6 @@ impl Worker {
         compiler_fence(SeqCst);
         self.tid.store(task::tid(), Relaxed);
         self.own_stack.set((ptr::null(), 0));
-        self.float_control.set(arch::float_control());
         self.interruptible.set(false);
         self.meter.sit_down();
         self.budget.set(0);

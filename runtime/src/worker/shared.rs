@@ -12,7 +12,7 @@ use crate::control::{Control, Outcome};
 use crate::io::{Epoll, Reactor};
 use crate::offered::Offered;
 use crate::sys::{clock, signals};
-use crate::{arch, full, preempt};
+use crate::{full, preempt};
 
 impl Worker {
     /// Takes a full thread by `pop`. The first one that the worker runs comes this way.
@@ -25,11 +25,6 @@ impl Worker {
             signals::unblock(preempt::SIGNAL);
         }
         pop(&self.offered)
-    }
-
-    /// Who runs next finds the floating-point control that it would have found.
-    pub fn restore_float_control(&self) {
-        arch::set_float_control(self.float_control.get());
     }
 
     /// What full threads need of a look.

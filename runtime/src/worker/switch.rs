@@ -5,6 +5,8 @@
 //!    scheduler context that of the worker's kernel thread.
 //! 2. A full thread is switched to and from by `switch_with_tls` alone, or its like with a segment:
 //!    so others see whether it has left its stack.
+//! 3. Between a light thread and a full one there is the scheduler context: so a light thread, for
+//!    which no floating-point control is set, finds that of the worker.
 
 use core::ptr;
 use core::sync::atomic::Ordering::Relaxed;
@@ -276,6 +278,7 @@ impl Worker {
         if cpu::is_on() {
             self.meter.turn(own_tls(me), own_tls(next));
         }
+        debug_assert_eq!(moves(me), moves(next), "invariant 3");
         let pointer = self.wake_up(next, moves(me));
         #[cfg(feature = "sim")]
         let kept = full::keep();

@@ -55,7 +55,3 @@ pub fn prefetch(_address: *const u8) {}
 pub fn thread_pointer() -> usize {
     0
 }
-
-pub fn float_control() -> u64 {
-    0
-}
