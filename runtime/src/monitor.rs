@@ -51,6 +51,7 @@ use crate::runtime::Runtime;
 use crate::sched;
 use crate::spins;
 use crate::stack;
+use crate::sys::task::Helper;
 use crate::sys::{clock, task};
 use crate::worker::Worker;
 
@@ -114,8 +115,8 @@ impl Monitor {
         }
     }
 
-    /// Starts its kernel thread.
-    pub fn start(&'static self, runtime: &'static Runtime) -> io::Result<()> {
+    /// Makes its kernel thread.
+    pub fn make(&'static self, runtime: &'static Runtime) -> io::Result<Helper> {
         self.bell.make()?;
         bed::make()?;
         let body = move || {
@@ -127,13 +128,13 @@ impl Monitor {
                 spinning: false,
                 measured: 0,
                 calm: Calm::new(),
-                spares: Spares::default(),
+                spares: Spares::new(),
                 kept: Kept::new(),
                 fair: Fair::default(),
             }
             .run();
         };
-        task::start_helper("heddle-monitor", body)
+        Helper::make("heddle-monitor", body)
     }
 
     /// `worker`, whose kernel thread calls it, has left its sleep.

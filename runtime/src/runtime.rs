@@ -3,8 +3,9 @@
 //! Invariants:
 //! 1. Workers are only added; `worker(i)` is set for every `i < made`.
 //! 2. Workers live as long as the process; the kernel threads of spare ones come and go.
-//! 3. The first ones, as many as were configured, always have their kernel thread: new threads are
-//!    placed among them.
+//! 3. The first ones, as many as were configured or as the kernel allowed, always have their kernel
+//!    thread: new threads are placed among them.
+//! 4. A start that fails leaves no kernel thread behind.
 
 mod count;
 mod seats;
@@ -17,13 +18,14 @@ use std::io;
 use std::sync::{Mutex, OnceLock};
 
 use crate::blocking::InPlace;
-use crate::config::{Backend, Config, Settings};
+use crate::config::{Backend, Config, Io, Settings};
 use crate::control::{self, Control};
 use crate::monitor::Monitor;
 use crate::nap::WAITING_MAX;
 use crate::stack::overflow;
 use crate::steward::Steward;
-use crate::sys::{memory, say};
+use crate::sys::task::Helper;
+use crate::sys::{libc_tls, memory, say};
 use crate::worker::Worker;
 use crate::{fork, full, table};
 
@@ -55,6 +57,8 @@ pub(crate) struct Runtime {
     pub steward: Steward,
     /// Placement of threads that kernel threads spawn.
     turn: AtomicUsize,
+    /// Those of invariant 3; changes only before the start is over.
+    regular: AtomicUsize,
     /// Workers that were made.
     made: AtomicUsize,
     /// Above all workers that have a kernel thread.
@@ -65,9 +69,8 @@ pub(crate) struct Runtime {
 
 static RUNTIME: OnceLock<&'static Runtime> = OnceLock::new();
 static STARTING: Mutex<()> = Mutex::new(());
-/// A runtime that could not start all of its workers. Workers can't be given back, so the next
-/// attempt goes on with these. Touched under `STARTING`.
-static INCOMPLETE: Mutex<Option<&'static Runtime>> = Mutex::new(None);
+/// A runtime that could not start, for the next attempt. Touched under `STARTING`.
+static UNSTARTED: Mutex<Option<&'static Runtime>> = Mutex::new(None);
 /// Set in a child that was forked after the workers had started: it has none.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
@@ -158,15 +161,15 @@ pub(crate) fn start(config: Settings) -> io::Result<()> {
     let config = config.fitting();
     prepare_locked(config.backend)?;
     crate::trace::open()?;
-    let mut incomplete = INCOMPLETE.lock().unwrap_or_else(|poison| poison.into_inner());
-    let runtime = match incomplete.take() {
+    let mut unstarted = UNSTARTED.lock().unwrap_or_else(|poison| poison.into_inner());
+    let runtime = match unstarted.take() {
         Some(runtime) if runtime.config == config => runtime,
         _ => Runtime::new(config),
     };
     if runtime.config.backend == Backend::User
         && let Err(error) = runtime.start_workers()
     {
-        *incomplete = Some(runtime);
+        *unstarted = Some(runtime);
         return Err(error);
     }
     let _ = RUNTIME.set(runtime);
@@ -185,6 +188,7 @@ impl Runtime {
             seated: AtomicU32::new(0),
             steward: Steward::new(),
             turn: AtomicUsize::new(0),
+            regular: AtomicUsize::new(config.workers),
             made: AtomicUsize::new(0),
             count: AtomicUsize::new(0),
             workers: [const { OnceLock::new() }; BLOCK],
@@ -193,32 +197,53 @@ impl Runtime {
         }))
     }
 
-    /// Starts the workers that are missing, and the monitor.
+    /// Starts the workers, and those who help them.
     fn start_workers(&'static self) -> io::Result<()> {
         #[cfg(target_arch = "x86_64")]
         crate::sys::segments::begin(crate::config::wants_segments()?);
         overflow::install_handler()?;
-        HAS_WORKERS.store(true, Relaxed);
-        while self.made() < self.config.workers {
-            #[cfg(feature = "sim")]
-            if crate::sim::is_starting() {
-                self.add_simulated_worker()?;
-                continue;
-            }
-            self.add_worker()?;
-        }
         #[cfg(feature = "sim")]
         if crate::sim::is_starting() {
-            return Ok(());
+            HAS_WORKERS.store(true, Relaxed);
+            return (0..self.regular()).try_for_each(|_| self.add_simulated_worker());
         }
+        if self.config.full_threads {
+            // It takes a kernel thread for a moment. What is wrong the first full thread tells.
+            let _why_not = libc_tls::library();
+        }
+        // They begin when there are workers; where there is none they end.
+        let mut helpers = vec![self.steward.make(self)?, self.monitor.make(self)?];
         if let Some(limit) = crate::config::check_limit()? {
-            crate::io::check::start(self, limit)?;
+            helpers.push(crate::io::check::make(self, limit)?);
         }
+        // Before: another thread may fork in between.
+        HAS_WORKERS.store(true, Relaxed);
+        self.add_worker().inspect_err(|_| HAS_WORKERS.store(false, Relaxed))?;
+        self.add_regular_workers();
         if self.config.full_threads {
             self.make_first_spare();
         }
-        self.steward.start(self)?;
-        self.monitor.start(self)
+        helpers.into_iter().for_each(Helper::begin);
+        Ok(())
+    }
+
+    /// Makes those that are missing. Where the kernel refuses one, half of what it has allowed is
+    /// left to the program: those beyond leave as spare ones do. (A ring can't be left.)
+    fn add_regular_workers(&'static self) {
+        while self.made() < self.regular() {
+            let Err(error) = self.add_worker() else { continue };
+            let made = self.made();
+            let kept = if self.config.io == Io::Uring { made } else { made.div_ceil(2) };
+            self.regular.store(kept, Relaxed);
+            let wanted = self.config.workers;
+            say::line(format_args!("heddle: {kept} workers instead of {wanted}: {error}"));
+        }
+    }
+
+    /// How many workers are no spare ones.
+    #[inline(always)]
+    pub fn regular(&self) -> usize {
+        self.regular.load(Relaxed)
     }
 
     /// Counts a new worker in; its number is the count so far.
@@ -245,7 +270,7 @@ impl Runtime {
     /// So many threads that others wait wherever one runs, whatever workers there are.
     #[cfg(test)]
     pub fn crowd(&self) -> usize {
-        2 * self.config.workers + 2
+        2 * self.regular() + 2
     }
 
     /// Forgets where the last thread was placed.
@@ -290,7 +315,7 @@ impl Runtime {
                 }
             }
             None => {
-                let count = self.config.workers;
+                let count = self.regular();
                 let turn = self.turn.fetch_add(1, Relaxed);
                 let (one, two) = (self.worker(turn % count), self.worker((turn + 1) % count));
                 let chosen = if load(two) < load(one) { two } else { one };
@@ -302,7 +327,7 @@ impl Runtime {
     /// Another worker than `local`, at random, of those that are no spare ones. What the threads
     /// of a spare one spawn stays there until somebody takes it.
     fn other_than(&self, local: &'static Worker) -> Option<&'static Worker> {
-        let count = self.config.workers;
+        let count = self.regular();
         if count < 2 || local.index as usize >= count {
             return None;
         }

@@ -22,7 +22,8 @@ use crate::cycles::Cycles;
 use crate::deadlock::{HELPERS_IDLE, Waiting, Watch};
 use crate::runtime::Runtime;
 use crate::stack;
-use crate::sys::{clock, libc_tls, say, task};
+use crate::sys::task::Helper;
+use crate::sys::{clock, libc_tls, say};
 
 /// Roles that there may be.
 const ROLES: usize = 1 << 16;
@@ -60,9 +61,9 @@ impl Steward {
         }
     }
 
-    /// Starts its kernel thread.
-    pub fn start(&'static self, runtime: &'static Runtime) -> io::Result<()> {
-        task::start_helper("heddle-steward", move || self.run(runtime))
+    /// Makes its kernel thread.
+    pub fn make(&'static self, runtime: &'static Runtime) -> io::Result<Helper> {
+        Helper::make("heddle-steward", move || self.run(runtime))
     }
 
     /// There is something to do; from anywhere.

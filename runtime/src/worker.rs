@@ -207,7 +207,7 @@ impl Worker {
     pub fn new(runtime: &'static Runtime, index: u32, io: Io) -> io::Result<&'static Worker> {
         let (record, now) = (sched::worker_record()?, clock::now_ns());
         let name = crate::table::intern(&format!("worker {index}"));
-        let is_spare = index as usize >= runtime.config.workers;
+        let is_spare = index as usize >= runtime.regular();
         if !is_spare {
             sched::publish_worker_record(record, index, name);
         }

@@ -223,23 +223,49 @@ fn limit_address_space(more: Option<u64>) {
 }
 
 #[test]
-fn a_start_that_failed_half_way_is_taken_up_again() {
-    const NAME: &str = "a_start_that_failed_half_way_is_taken_up_again";
+fn a_start_that_failed_leaves_nothing_behind() {
+    const NAME: &str = "a_start_that_failed_leaves_nothing_behind";
     if !can_limit_address_space() || !is_alone(NAME) {
         return;
     }
-    const WORKERS: usize = 64;
     // The table and the control blocks are there before the limit is.
     drop(thread::current());
-    limit_address_space(Some(48 << 20));
-    let error = heddle::Config::new().workers(WORKERS).start().unwrap_err();
-    assert!(error.to_string().contains("RLIMIT_AS"), "{error}");
-    let started = tasks();
-    assert!(started < WORKERS, "{started} kernel threads in 48 MiB");
-    heddle::Config::new().workers(WORKERS).start().unwrap_err();
-    assert!(tasks() <= started + 1, "each attempt starts workers anew: {} tasks", tasks());
+    let before = tasks();
+    limit_address_space(Some(0));
+    for _ in 0..2 {
+        let error = heddle::Config::new().workers(2).start().unwrap_err();
+        assert!(error.to_string().contains("RLIMIT_AS"), "{error}");
+    }
     limit_address_space(None);
-    heddle::Config::new().workers(WORKERS).start().unwrap();
-    assert!(tasks() >= WORKERS);
+    // They end by themselves.
+    let mut left = tasks();
+    for _ in 0..1000 {
+        if left == before {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        left = tasks();
+    }
+    assert_eq!(left, before, "kernel threads are left behind");
+    heddle::Config::new().workers(2).start().unwrap();
+    assert!(tasks() >= before + 2);
     assert_eq!(thread::spawn(|| 7).join().unwrap(), 7);
+}
+
+#[test]
+fn as_many_workers_start_as_the_kernel_allows() {
+    const NAME: &str = "as_many_workers_start_as_the_kernel_allows";
+    const WORKERS: usize = 64;
+    if !can_limit_address_space() || !is_alone(NAME) {
+        return;
+    }
+    drop(thread::current());
+    limit_address_space(Some(48 << 20));
+    heddle::Config::new().workers(WORKERS).start().unwrap();
+    assert!(tasks() < WORKERS, "{} kernel threads in 48 MiB", tasks());
+    // There are stacks for as many threads as there is memory for.
+    limit_address_space(None);
+    let threads: Vec<_> = (0..200).map(|number| thread::spawn(move || number)).collect();
+    let sum: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+    assert_eq!(sum, 199 * 100);
 }

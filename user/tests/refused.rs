@@ -223,16 +223,19 @@ fn few_processes_are_left_to_the_program() {
         return;
     }
     let folder = folder("processes");
-    compile(&folder.join("threads"), &["cc"], &source("threads.c")).expect("built");
+    for program in ["threads", "few_processes"] {
+        let source = source(&format!("{program}.c"));
+        compile(&folder.join(program), &["cc"], &source).expect("built");
+    }
     for file in ["heddle", "libheddle-user.so"] {
         fs::copy(heddle().with_file_name(file), folder.join(file)).expect("a copy");
     }
-    let below = |limit: u32, line: &str| {
+    let by_user = |line: &str| {
         let mut command = Command::new("prlimit");
-        command.arg(format!("--nproc={limit}")).args(line.split(' ')).arg("./threads");
-        command.current_dir(&folder).uid(64_321).gid(64_321);
+        command.args(line.split(' ')).current_dir(&folder).uid(64_321).gid(64_321);
         output(command)
     };
+    let below = |limit, line: &str| by_user(&format!("--nproc={limit} {line} ./threads"));
     let by_command = "./heddle run --threads user";
     // So the library alone has to look.
     let alone = "env LD_PRELOAD=./libheddle-user.so";
@@ -246,6 +249,14 @@ fn few_processes_are_left_to_the_program() {
         assert_eq!(text(&more.stdout), ON_USER_LEVEL_THREADS, "{more:?}");
         assert_eq!(said(&more), None, "{more:?}");
     }
+    // What the limit leaves is told to nobody beforehand: the kernel refuses a kernel thread.
+    let some = below(24, "env HEDDLE_WORKERS=40 LD_PRELOAD=./libheddle-user.so");
+    assert_eq!(text(&some.stdout), ON_USER_LEVEL_THREADS, "{some:?}");
+    let errors = text(&some.stderr);
+    assert!(errors.contains(" workers instead of 40: worker "), "{errors}");
+    let none = by_user(&format!("--nproc=60 {alone} ./few_processes"));
+    assert_eq!(text(&none.stdout), "2 made, 0 left behind\n", "{none:?}");
+    assert!(said(&none).is_some_and(|it| it.contains("RLIMIT_NPROC")), "{none:?}");
     fs::remove_dir_all(folder).expect("ours");
 }
 

@@ -17,14 +17,15 @@ use std::io;
 
 use super::epoll::Waiter;
 use crate::runtime::Runtime;
-use crate::sys::{clock, poll, say, task};
+use crate::sys::task::Helper;
+use crate::sys::{clock, poll, say};
 use crate::worker::Worker;
 
 /// Looks within the time that a descriptor may be ready.
 const LOOKS: u32 = 8;
 
-/// Starts the kernel thread that looks.
-pub(crate) fn start(runtime: &'static Runtime, limit: Duration) -> io::Result<()> {
+/// Makes the kernel thread that looks.
+pub(crate) fn make(runtime: &'static Runtime, limit: Duration) -> io::Result<Helper> {
     let body = move || {
         let mut suspects: Vec<Suspect> = Vec::new();
         loop {
@@ -36,7 +37,7 @@ pub(crate) fn start(runtime: &'static Runtime, limit: Duration) -> io::Result<()
             }
         }
     };
-    task::start_helper("heddle-check", body)
+    Helper::make("heddle-check", body)
 }
 
 /// A thread that waits for what has happened.

@@ -48,6 +48,10 @@ pub(super) struct Spares {
 }
 
 impl Spares {
+    pub fn new() -> Self {
+        Spares { ready_min: u32::MAX, ..Spares::default() }
+    }
+
     /// A look begins.
     pub fn begin(&mut self) {
         (self.ready, self.in_use, self.missing) = (0, 0, 0);
@@ -134,7 +138,7 @@ impl Watch {
             if !worker.is_blocked() || !is_left(worker) {
                 continue;
             }
-            if runs >= runtime.config.workers as u32 {
+            if runs >= runtime.regular() as u32 {
                 runtime.give_away(worker);
                 continue;
             }
@@ -182,7 +186,7 @@ impl Watch {
     /// light threads go on with them, and a full thread that computes leaves when its slice is over
     /// though nobody waits there.
     fn rest(&self, runs: u32) {
-        let surplus = runs.saturating_sub(self.runtime.config.workers as u32);
+        let surplus = runs.saturating_sub(self.runtime.regular() as u32);
         let count = self.runtime.count();
         let awake = (0..count).rev().map(|index| self.runtime.worker(index)).filter(|worker| {
             let runs = !worker.sleeping.is_asleep() && !worker.is_blocked();

@@ -45,7 +45,7 @@ impl Runtime {
             return;
         }
         let _guard = self.adding();
-        if self.made() <= self.config.workers {
+        if self.made() <= self.regular() {
             let _refused = self.add_worker_with(Io::Epoll);
         }
     }

@@ -17,7 +17,7 @@ impl Runtime {
     /// one more for each that is blocked in the kernel.
     fn awake_beyond(&self) -> i64 {
         let awake = i64::from(self.seated.load(Relaxed)) - i64::from(self.sleepers.load(Relaxed));
-        awake - self.config.workers as i64 - i64::from(self.blocked())
+        awake - self.regular() as i64 - i64::from(self.blocked())
     }
 
     /// Workers whose thread is blocked in the kernel, as far as is known.
@@ -44,7 +44,7 @@ impl Runtime {
         // One that was woken just now counts among those that sleep until it runs. Unless somebody
         // is blocked, a spare worker must not be there before it.
         let is_any_blocked = self.blocked() != 0;
-        let count = if is_any_blocked { usize::MAX } else { self.config.workers };
+        let count = if is_any_blocked { usize::MAX } else { self.regular() };
         self.wake_first(count);
     }
 

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use rustix::fs::{Mode, OFlags};
 
 use super::{descriptor, kernel_thread};
-use crate::handed;
+use crate::handed::{self, Giver};
 
 /// Kernel thread id of the caller.
 pub(crate) fn tid() -> i32 {
@@ -159,16 +159,31 @@ pub(crate) fn start(
     without_signals(|| kernel_thread::start(name, stack_bytes, whole))
 }
 
-/// Starts one, and waits until it runs `body`: on its way there it comes to the program's
-/// allocator, which a thread that is made next may hold.
-pub(crate) fn start_helper(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    let (runs, told) = handed::pair();
-    let whole = move || {
-        runs.give(());
-        body();
-    };
-    start(name, kernel_thread::STACK_BYTES, whole)?;
-    told.take().ok_or_else(|| io::Error::other("a kernel thread ended as it began"))
+/// A kernel thread that waits until it may begin; it ends when this goes before.
+pub(crate) struct Helper(Giver<()>);
+
+impl Helper {
+    /// Makes one, and waits until it is about to run `body`: on its way there it comes to the
+    /// program's allocator, which a thread that is made next may hold.
+    pub fn make(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Helper> {
+        let ((runs, told), (begins, may_begin)) = (handed::pair(), handed::pair());
+        let whole = move || {
+            runs.give(());
+            if may_begin.take().is_some() {
+                body();
+            }
+        };
+        start(name, kernel_thread::STACK_BYTES, whole).map_err(|error| {
+            let text = format!("{name}'s kernel thread (RLIMIT_NPROC, RLIMIT_AS): {error}");
+            io::Error::new(error.kind(), text)
+        })?;
+        told.take().ok_or_else(|| io::Error::other("a kernel thread ended as it began"))?;
+        Ok(Helper(begins))
+    }
+
+    pub fn begin(self) {
+        self.0.give(());
+    }
 }
 
 /// The alternate signal stack of the calling kernel thread, so that an overflow of a user-level

@@ -85,7 +85,7 @@ impl Worker {
     /// Ends its sleep, which the caller has claimed.
     pub(crate) fn signal(&'static self) {
         if self.seat.was_left() {
-            let kept = self.index as usize % self.runtime.config.workers;
+            let kept = self.index as usize % self.runtime.regular();
             self.hand_over(self.runtime.worker(kept));
             self.runtime.steward.call();
         } else {

@@ -40,7 +40,7 @@ impl Worker {
 
     /// Whether it is one of those that stand in for others that are blocked in the kernel.
     pub fn is_spare(&self) -> bool {
-        self.index as usize >= self.runtime.config.workers
+        self.index as usize >= self.runtime.regular()
     }
 
     /// Whether a thread belongs to it, or waits here; exact while it sleeps.

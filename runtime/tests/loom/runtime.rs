@@ -105,6 +105,10 @@ impl Runtime {
         Self::of(Config { workers: configured, is_patient: false }, count, controls)
     }
 
+    pub fn regular(&self) -> usize {
+        self.config.workers
+    }
+
     fn of(config: Config, count: u32, controls: &[&'static Control]) -> &'static Runtime {
         static OLD: AtomicPtr<Runtime> = AtomicPtr::new(ptr::null_mut());
         let steward = Steward { called: Called::new(), wanted: 0.into() };

@@ -95,7 +95,7 @@ fn come_back_and_sleep(worker: &'static Worker, ran: &Ran, count: usize) {
                 worker.runtime.worker(i).reactor.signal();
             });
         }
-        let leaves = worker.index as usize >= worker.runtime.config.workers;
+        let leaves = worker.index as usize >= worker.runtime.regular();
         worker.sleeping.announce(false);
         if worker.offered.len() + worker.fresh.len() == 0 && ran.count() != count {
             let call = || worker.runtime.steward.call();

@@ -17,6 +17,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 use std::io;
 use std::sync::{Mutex, Once, OnceLock};
+use std::time::Duration;
 
 use heddle::raw;
 use heddle::thread::{Builder, Thread};
@@ -78,11 +79,22 @@ pub unsafe fn make(
     }
     raw::count_pins();
     errno::kept(prepare);
-    // SAFETY: as the caller promises.
-    errno::kept(|| unsafe {
-        kernel::create(thread, attr, (start, argument), origin, wanted.blocked)
-    })
+    loop {
+        // SAFETY: as the caller promises.
+        let error = errno::kept(|| unsafe {
+            kernel::create(thread, attr, (start, argument), origin, wanted.blocked)
+        });
+        if error != libc::EAGAIN || raw::now_ns() >= REFUSED_UNTIL.load(Relaxed) {
+            return error;
+        }
+        errno::kept(|| std::thread::sleep(Duration::from_millis(1)));
+    }
 }
+
+/// For so long a kernel thread is asked for again when the runtime could not start: those that it
+/// had made count until they have ended.
+const ENDING_NS: u64 = 100_000_000;
+static REFUSED_UNTIL: AtomicU64 = AtomicU64::new(0);
 
 /// Makes what waits stand on, while there is one thread: it takes memory, and a thread that waits
 /// may be in the middle of the allocator.
@@ -100,31 +112,31 @@ fn prepare() {
 
 /// The runtime keeps a dozen open, and the program has some.
 const DESCRIPTORS_MIN: u64 = 32;
-/// As many kernel threads as the runtime has may stay behind if it can't have one of them.
+/// The runtime takes a few, and the program's children are processes, too.
 const PROCESSES_MIN: u64 = 16;
 
-/// Starts the runtime as the run asks for it. Where that fails, making a thread says why.
+/// Starts the runtime as the run asks for it, once: where that fails, threads are kernel threads.
 ///
 /// # Errors
 /// Why there can be no full threads beside this C library's objects, or below this limit.
 fn start_runtime() -> Result<(), &'static str> {
-    static STARTED: OnceLock<Result<(), &'static str>> = OnceLock::new();
-    *STARTED.get_or_init(|| {
-        layout::check()?;
+    static STARTED: OnceLock<Result<(), String>> = OnceLock::new();
+    let start = || {
+        layout::check().map_err(str::to_owned)?;
         // Stacks are reserved ahead: that would take what the program needs itself. The command
         // begins no program below such a limit; this one it has set before its first thread.
         if getrlimit(Resource::As).current.is_some() {
-            return Err("address space is limited (RLIMIT_AS)");
+            return Err("address space is limited (RLIMIT_AS)".into());
         }
         // What was made by then would stay if there were not enough.
         if getrlimit(Resource::Nofile).current.is_some_and(|it| it < DESCRIPTORS_MIN) {
-            return Err("fewer than 32 descriptors are allowed (RLIMIT_NOFILE)");
+            return Err("fewer than 32 descriptors are allowed (RLIMIT_NOFILE)".into());
         }
         // Of the whole user; the kernel lets root have more.
         if getrlimit(Resource::Nproc).current.is_some_and(|it| it < PROCESSES_MIN)
             && !getuid().is_root()
         {
-            return Err("fewer than 16 processes are allowed (RLIMIT_NPROC)");
+            return Err("fewer than 16 processes are allowed (RLIMIT_NPROC)".into());
         }
         raw::describe_full_threads(size_of::<Pthread>());
         for (low, high) in environment::guarded_texts() {
@@ -144,22 +156,29 @@ fn start_runtime() -> Result<(), &'static str> {
         raw::on_deadly_fault(signals::failure::tell);
         signals::actions::begin();
         signals::raised::begin();
-        process::start();
+        process::make();
         schedule::note_workers();
         // Full threads wait in epoll sets: a ring would be one more thing to ask, and to fork.
         let config = heddle::Config::new().full_threads(true);
-        let _ = match environment::workers() {
+        let started = match environment::workers() {
             Some(count) => config.workers(count).start(),
             None => config.start(),
         };
-        Ok(())
-    })
+        let started = match started {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error.to_string()),
+            _ => Ok(()),
+        };
+        process::begin(started.is_ok());
+        started
+    };
+    STARTED.get_or_init(start).as_ref().map(|_| ()).map_err(String::as_str)
 }
 
 fn report_refusal(error: &io::Error) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         raw::say::line(format_args!("heddle: threads are kernel threads: {error}"));
+        REFUSED_UNTIL.store(raw::now_ns() + ENDING_NS, Relaxed);
     });
 }
 

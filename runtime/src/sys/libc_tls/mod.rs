@@ -57,7 +57,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicIsize, AtomicUsize};
 use std::ffi::c_void;
 use std::io;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use self::functions::Functions;
 use self::probe::Fields;
@@ -127,18 +127,29 @@ pub(crate) fn description(tls: *mut u8, bytes: usize) -> Option<*mut u8> {
     (bytes <= library.described).then(|| tls.wrapping_add(library.above))
 }
 
-/// The library, examined at the first call; the error says what is missing.
+/// The library, examined at the first call; the error says what is missing. Where a kernel thread
+/// is refused, the next call looks again.
 pub(crate) fn library() -> Result<&'static Library, &'static str> {
-    let examine = || {
-        let library = Library::examine();
-        if library.is_ok() {
-            // The examination made kernel threads, so the C library has its handler now.
-            super::identities::prepare();
-            crate::preempt::find_c_library();
+    static EXAMINING: Mutex<()> = Mutex::new(());
+    if LIBRARY.get().is_none() {
+        let _one = EXAMINING.lock().unwrap_or_else(PoisonError::into_inner);
+        if LIBRARY.get().is_none() {
+            let library = Library::examine();
+            if library.is_ok() {
+                // The examination made kernel threads, so the C library has its handler now.
+                super::identities::prepare();
+                crate::preempt::find_c_library();
+            }
+            if library.as_ref().is_err_and(|error| error.starts_with(probe::REFUSED)) {
+                return Err(probe::REFUSED);
+            }
+            let _ = LIBRARY.set(library);
         }
-        library
-    };
-    LIBRARY.get_or_init(examine).as_ref().map_err(String::as_str)
+    }
+    match LIBRARY.get() {
+        Some(library) => library.as_ref().map_err(String::as_str),
+        None => unreachable!("it was examined"),
+    }
 }
 
 /// As [`library`], for threads that exist: then it has been examined.

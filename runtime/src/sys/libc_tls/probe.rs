@@ -250,9 +250,12 @@ fn one_of(
     }
 }
 
+/// How the error begins that may be another one later.
+pub(super) const REFUSED: &str = "no kernel thread to look at (RLIMIT_NPROC, RLIMIT_AS)";
+
 /// Probes on a new kernel thread with a stack of `bytes`.
 fn on_thread(functions: &Functions, bytes: usize) -> Result<Found, String> {
-    let refused = |error: std::io::Error| format!("no kernel thread to look at: {error}");
+    let refused = |error: std::io::Error| format!("{REFUSED}: {error}");
     let stack = memory::reserve(bytes).map_err(refused)?;
     // SAFETY: the reservation made above.
     unsafe { memory::commit(stack, bytes) }.map_err(refused)?;

@@ -33,8 +33,7 @@
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64};
-use std::sync::Once;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64};
 use std::time::Duration;
 
 use heddle::raw;
@@ -47,6 +46,7 @@ use super::sent::Sent;
 use super::{Signals, bit, discard, kernels, stray};
 use crate::calls::mask;
 use crate::errno;
+use crate::model::{futex_wait, futex_wake};
 use crate::sys::identity::process_of;
 use crate::sys::signals;
 use crate::threads::{Pthread, fork, registry, this};
@@ -265,22 +265,35 @@ pub fn take(own: &Signals, signals: u64) -> Option<siginfo_t> {
 
 // ---- the watcher
 
-/// Starts the watcher, once. Where that is refused, full threads take from the process only what
-/// they wait for.
-pub fn start() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        DESCRIPTOR.store(signals::new_watch(watched()), SeqCst);
-        // Whoever changed what is watched in between has found no descriptor.
-        set_watched();
-        let body = || {
-            mask::block_all();
-            run()
-        };
-        let start = || raw::start_kernel_thread("heddle-signals", STACK_BYTES, body);
-        let _refused = mask::with_all_blocked(start);
-    });
+/// Makes the watcher, which waits until it may [`begin`]. Where that is refused, full threads take
+/// from the process only what they wait for.
+pub fn make() {
+    DESCRIPTOR.store(signals::new_watch(watched()), SeqCst);
+    // Whoever changed what is watched in between has found no descriptor.
+    set_watched();
+    let body = || {
+        mask::block_all();
+        while MAY_BEGIN.load(Relaxed) == NOT_YET {
+            futex_wait(&MAY_BEGIN, NOT_YET, None);
+        }
+        if MAY_BEGIN.load(Relaxed) == BEGINS {
+            run();
+        }
+    };
+    let start = || raw::start_kernel_thread("heddle-signals", STACK_BYTES, body);
+    let _refused = mask::with_all_blocked(start);
 }
+
+/// The watcher begins if there are workers, else it ends.
+pub fn begin(are_workers: bool) {
+    MAY_BEGIN.store(if are_workers { BEGINS } else { ENDS }, Relaxed);
+    futex_wake(&MAY_BEGIN);
+}
+
+static MAY_BEGIN: AtomicU32 = AtomicU32::new(NOT_YET);
+const NOT_YET: u32 = 0;
+const BEGINS: u32 = 1;
+const ENDS: u32 = 2;
 
 /// The watcher's stack: it calls little.
 const STACK_BYTES: usize = 64 << 10;
