@@ -169,7 +169,9 @@ static BEARER: AtomicU32 = AtomicU32::new(0);
 fn bear() {
     mask::block_all();
     BEARER.store(rustix::thread::gettid().as_raw_nonzero().get() as u32, Relaxed);
-    let _ = futex::wake(&BEARER, Flags::PRIVATE, u32::MAX);
+    // The kernel takes it for a signed number.
+    let all = i32::MAX as u32;
+    let _ = futex::wake(&BEARER, Flags::PRIVATE, all);
     loop {
         if let Some(info) = signals::wait(bit(BORNE)) {
             pass_on(&info);
