@@ -5,13 +5,17 @@
 //! allocated while it held a lock of the runtime's could be parked there, and everybody who needs
 //! that lock behind it. (redis with jemalloc stood still so: a name was interned, the index grew.)
 //!
+//! Where the kernel gives no more, there is a little in reserve: what is refused is then the memory
+//! of a thread, which the program is told, and not that of a list, for which Rust aborts.
+//!
 //! Invariant: nothing from here is given to the program to free, and nothing of the program's is
 //! freed here.
 
 use core::alloc::{GlobalAlloc, Layout};
+use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_void};
-use core::sync::atomic::AtomicPtr;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicU64};
 use core::{mem, ptr};
 
 use heddle::raw::within_heap;
@@ -122,7 +126,89 @@ unsafe fn free(memory: *mut c_void) {
     within_heap(|| unsafe { mem::transmute::<*mut c_void, Free>(function)(memory) })
 }
 
+/// Places of one size, of which each is used or not.
+#[repr(align(64))]
+struct Places<const BYTES: usize, const COUNT: usize> {
+    memory: UnsafeCell<[[u8; BYTES]; COUNT]>,
+    /// Bits of those that are used.
+    used: [AtomicU64; WORDS],
+}
+
+const WORDS: usize = 8;
+const COUNT_MAX: usize = WORDS * u64::BITS as usize;
+
+/// What serves when the C library's heap has nothing.
+static SMALL: Places<256, COUNT_MAX> = Places::new();
+static LARGE: Places<4096, 16> = Places::new();
+
+// SAFETY: whoever has set a place's bit has it to himself.
+unsafe impl<const BYTES: usize, const COUNT: usize> Sync for Places<BYTES, COUNT> {}
+
+impl<const BYTES: usize, const COUNT: usize> Places<BYTES, COUNT> {
+    const fn new() -> Self {
+        assert!(COUNT <= COUNT_MAX && BYTES.is_multiple_of(align_of::<Self>()));
+        let memory = UnsafeCell::new([[0; BYTES]; COUNT]);
+        Places { memory, used: [const { AtomicU64::new(0) }; WORDS] }
+    }
+
+    fn alloc(&self, layout: Layout) -> *mut u8 {
+        if layout.size() > BYTES || layout.align() > align_of::<Self>() {
+            return ptr::null_mut();
+        }
+        for place in 0..COUNT {
+            let (word, bit) = (&self.used[place / 64], 1 << (place % 64));
+            // ORDER: Acquire: who had it before has given it back; pairs with `give_back`.
+            if word.load(Relaxed) & bit == 0 && word.fetch_or(bit, Acquire) & bit == 0 {
+                return self.memory.get().cast::<u8>().wrapping_add(place * BYTES);
+            }
+        }
+        ptr::null_mut()
+    }
+
+    /// False if it is none of these.
+    #[inline(always)]
+    fn give_back(&self, memory: *mut u8) -> bool {
+        let at = memory.addr().wrapping_sub(self.memory.get().addr());
+        if at >= BYTES * COUNT {
+            return false;
+        }
+        let place = at / BYTES;
+        // ORDER: Release: whoever has it next comes after what was done with it.
+        self.used[place / 64].fetch_and(!(1 << (place % 64)), Release);
+        true
+    }
+
+    fn has(&self, memory: *mut u8) -> bool {
+        memory.addr().wrapping_sub(self.memory.get().addr()) < BYTES * COUNT
+    }
+}
+
+/// Not zeroed.
+#[cold]
+fn from_reserve(layout: Layout) -> *mut u8 {
+    let memory = SMALL.alloc(layout);
+    if memory.is_null() { LARGE.alloc(layout) } else { memory }
+}
+
 struct Heap;
+
+impl Heap {
+    /// A new place with what the old one has.
+    ///
+    /// # Safety
+    /// As of [`GlobalAlloc::realloc`].
+    unsafe fn moved(&self, memory: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        // SAFETY: by the trait's caller; both have room for the smaller size, and are not the same.
+        unsafe {
+            let new = self.alloc(Layout::from_size_align_unchecked(bytes, layout.align()));
+            if !new.is_null() {
+                new.copy_from_nonoverlapping(memory, layout.size().min(bytes));
+                self.dealloc(memory, layout);
+            }
+            new
+        }
+    }
+}
 
 #[global_allocator]
 static HEAP: Heap = Heap;
@@ -138,13 +224,16 @@ unsafe impl GlobalAlloc for Heap {
                 memalign(layout.align(), layout.size())
             }
         };
-        memory.cast()
+        if memory.is_null() { from_reserve(layout) } else { memory.cast() }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         if layout.align() <= ALIGNED {
             // SAFETY: as in `alloc`.
-            return unsafe { calloc(1, layout.size()) }.cast();
+            let memory = unsafe { calloc(1, layout.size()) };
+            if !memory.is_null() {
+                return memory.cast();
+            }
         }
         // SAFETY: as in `alloc`; so many bytes were given.
         unsafe {
@@ -157,23 +246,22 @@ unsafe impl GlobalAlloc for Heap {
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, _layout: Layout) {
+        if SMALL.give_back(memory) || LARGE.give_back(memory) {
+            return;
+        }
         // SAFETY: the trait's caller got it here.
         unsafe { free(memory.cast()) }
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        if layout.align() <= ALIGNED {
+        if layout.align() <= ALIGNED && !SMALL.has(memory) && !LARGE.has(memory) {
             // SAFETY: the trait's caller got it here.
-            return unsafe { realloc(memory.cast(), bytes) }.cast();
-        }
-        // SAFETY: as above; both have room for the smaller size, and are not the same.
-        unsafe {
-            let new = self.alloc(Layout::from_size_align_unchecked(bytes, layout.align()));
+            let new = unsafe { realloc(memory.cast(), bytes) };
             if !new.is_null() {
-                new.copy_from_nonoverlapping(memory, layout.size().min(bytes));
-                self.dealloc(memory, layout);
+                return new.cast();
             }
-            new
         }
+        // SAFETY: passed on.
+        unsafe { self.moved(memory, layout, bytes) }
     }
 }
