@@ -121,12 +121,6 @@ macro_rules! interrupted_elsewhere {
 }
 
 interrupted_elsewhere! {
-    made_on interruptible_on false
-    sendfile: heddle_user_sendfile, heddle_user_sendfile64
-        => (out: c_int, from: c_int, offset: *mut off_t, count: usize) -> ssize_t;
-}
-
-interrupted_elsewhere! {
     made interruptible false
     splice: heddle_user_splice
         => (from: c_int, from_offset: *mut i64, to: c_int, to_offset: *mut i64,

@@ -46,6 +46,7 @@ mod numbers;
 mod poll;
 mod process;
 mod select;
+mod sendfile;
 mod shell;
 pub mod shells;
 mod signal;

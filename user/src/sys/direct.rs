@@ -131,6 +131,12 @@ pub unsafe fn pwritev2(
     unsafe { call(libc::SYS_pwritev2, [fd as usize, parts, count, offset, 0, flags as usize]) }
 }
 
+pub unsafe fn sendfile(out: c_int, from: c_int, offset: *mut off_t, count: usize) -> isize {
+    let place = offset as usize;
+    // SAFETY: the caller's arguments.
+    unsafe { call(libc::SYS_sendfile, [out as usize, from as usize, place, count, 0, 0]) }
+}
+
 /// Without waiting.
 pub unsafe fn poll(fds: *mut pollfd, count: nfds_t) -> c_int {
     // SAFETY: the caller's arguments.
