@@ -186,11 +186,13 @@ What differs with --threads user:
   and children change them as ever. What the main thread, or another kernel thread of the
   program's, makes after such a change are kernel threads, which inherit it, and a line says so.
   Memory policies are accepted and act on nothing; a deadline for the scheduler is refused with
-  EPERM, set_robust_list with ENOSYS. A thread that locks a robust mutex, or one shared with other
-  processes that knows its owner, or a shared read-write lock, has a kernel thread (heddle-proxy)
-  that sleeps beside it as long as it lives: the kernel releases robust mutexes by that one when
-  the process ends or is killed. Where the kernel makes no more threads, those that the thread
-  holds when the process ends stay held.
+  EPERM, set_robust_list with ENOSYS. By system call a futex that inherits priorities goes by kernel
+  threads, and fails (EDEADLK, ESRCH) where it has to wait for a thread. A thread that waits for one
+  child does not see it stop for its tracer, the main thread. A thread that locks a robust mutex, or
+  one shared with other processes that knows its owner, or a shared read-write lock, has a kernel
+  thread (heddle-proxy) that sleeps beside it as long as it lives: the kernel releases robust
+  mutexes by that one when the process ends or is killed. Where the kernel makes no more threads,
+  those that the thread holds when the process ends stay held.
   Rings of io_uring that a thread makes by syscall() are for any issuer and defer no work, whatever
   it asks for, and ring descriptors are not registered (EINVAL). Those that liburing makes are as it
   asks: one for a single issuer fails (EEXIST) once its thread has another worker.
