@@ -1,9 +1,9 @@
 //! `sendfile`: in place as long as neither the file nor the socket makes it wait, else on a kernel
 //! thread of the blocking pool.
 //!
-//! In place it costs a tenth. Bytes that are in memory go to a socket that has room for them, some
-//! at a time: how much room there is is not known, but so much there is wherever the kernel says
-//! that one can write.
+//! In place 1000 bytes cost half of the CPU time. Bytes that are in memory go to a socket that has
+//! room for them, some at a time: how much room there is is not known, but so much there is where
+//! the kernel says that one can write.
 //!
 //! Invariant: what the program is told is what one call would have told it: bytes that were sent
 //! come before an error, and the position is behind them.
