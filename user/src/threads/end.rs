@@ -81,6 +81,7 @@ pub fn unwind(me: &'static Pthread) -> ! {
         _Unwind_ForcedUnwind(exception, stop, ptr::from_ref(me).cast_mut().cast());
     }
     // The unwinder found no way further.
+    leave_blocks(me);
     end(me)
 }
 
@@ -105,10 +106,20 @@ unsafe extern "C-unwind" fn stop(
     }
     cleanup::jump_into(me, frame);
     let base = me.own.base.get();
+    if actions & ACTION_END_OF_STACK != 0 && !is_apart {
+        leave_blocks(me);
+    }
     if actions & ACTION_END_OF_STACK != 0 || (base != 0 && frame > base && !is_apart) {
         end(me);
     }
     CONTINUE
+}
+
+/// Goes on in the innermost open block, if there is one, whatever lies between: in a function that
+/// was written by hand the unwinder may lose its way.
+fn leave_blocks(me: &'static Pthread) {
+    cleanup::run_older(usize::MAX);
+    cleanup::jump_into(me, usize::MAX);
 }
 
 /// A `catch (...)` has caught the exit and not thrown it on.
