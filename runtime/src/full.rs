@@ -213,7 +213,7 @@ pub fn answering<T>(call: impl FnOnce() -> T) -> T {
 
 /// Has the calling thread answer, in the middle of such a call perhaps, which what it runs then is
 /// not. It may end the thread, or jump ([`jumped`]).
-pub(crate) fn answering_nowhere(answer: fn() -> bool) -> bool {
+pub(crate) fn answering_nowhere(answer: impl FnOnce() -> bool) -> bool {
     let before = OWN.with(|own| own.answers.replace(false));
     let result = answer();
     OWN.with(|own| own.answers.set(before));

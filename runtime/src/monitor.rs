@@ -34,6 +34,7 @@ mod compensate;
 mod doze;
 mod fair;
 mod kept;
+mod pace;
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -60,13 +61,8 @@ use self::compensate::Spares;
 use self::doze::Doze;
 use self::fair::{Fair, Load};
 use self::kept::Kept;
+use self::pace::Called;
 
-/// Time between two looks.
-const TICK: Duration = Duration::from_millis(10);
-/// The same when there are full threads.
-const TICK_FULL: Duration = Duration::from_millis(2);
-/// The same while full threads use up their slices one after the other.
-const TICK_SPINNING: Duration = Duration::from_millis(1);
 /// Looks after which the kernel is asked again what a blocked worker does.
 const LOOKS_PER_ASK: u32 = 64;
 /// Time without any running worker after which the monitor sleeps, but for the ends of rounds. Who
@@ -122,10 +118,11 @@ impl Monitor {
         let body = move || {
             Watch {
                 runtime,
-                tick: TICK,
+                tick: Duration::ZERO,
                 last: clock::now_ns(),
                 elapsed: 0,
                 spinning: false,
+                called: Called::default(),
                 measured: 0,
                 calm: Calm::new(),
                 spares: Spares::new(),
@@ -218,6 +215,7 @@ struct Watch {
     elapsed: u64,
     /// A thread was preempted that had used its slice up at the tick before last, too.
     spinning: bool,
+    called: Called,
     /// The slot whose stack was measured last.
     measured: u32,
     calm: Calm,
@@ -277,15 +275,6 @@ impl Watch {
         }
     }
 
-    fn next_tick(&self) -> Duration {
-        if !full::exist() {
-            return TICK;
-        }
-        let slice = Duration::from_nanos(self.runtime.config.slice_ns);
-        let tick = if self.spinning { TICK_SPINNING } else { TICK_FULL };
-        if slice.is_zero() { tick } else { tick.min(slice) }
-    }
-
     /// Sleeps until a worker wakes.
     fn sleep(&self) {
         let doze = &self.runtime.monitor.doze;
@@ -324,6 +313,7 @@ impl Watch {
     /// True when a worker is not asleep.
     fn tick(&mut self) -> bool {
         self.spinning = false;
+        self.called.begin();
         let now = clock::now_ns();
         self.elapsed = now - core::mem::replace(&mut self.last, now);
         self.kept.begin();
@@ -372,11 +362,8 @@ impl Watch {
                 thread.record().add_cpu(ran_ns);
             }
             worker.record.add_cpu(ran_ns);
-            // It could not be interrupted when it was; or it waits again where that ends a wait.
             let waits = is_full && stuck && worker.blocked.load(Relaxed);
-            if sched::is_called(thread) || waits && sched::is_cancelled(thread) {
-                preempt::interrupt(worker);
-            }
+            self.call_again(worker, thread, waits, before.ran_ns);
             let waiting = worker.offered.fast_priority();
             if waiting != 0 {
                 // Nor could it when that one became ready.
@@ -400,6 +387,15 @@ impl Watch {
             self.kept.add_in_place(worker);
         } else if is_full && (stuck || computes) && !blocked && !in_place {
             self.kept.add(worker);
+        }
+    }
+
+    /// `thread`, which `worker` runs, may be called, and could not be interrupted where it was; or
+    /// it waits again where that ends a wait.
+    fn call_again(&mut self, worker: &Worker, thread: &Control, waits: bool, ran_ns: u64) {
+        if sched::is_called(thread) || waits && sched::is_cancelled(thread) {
+            preempt::interrupt(worker);
+            self.called.note(ran_ns);
         }
     }
 

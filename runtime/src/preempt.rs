@@ -20,16 +20,16 @@
 //! again; a thread that was not running when it was called finds its flag when it goes on.
 //!
 //! A thread may be left anywhere but while it is pinned (`full.rs`), while it publishes a wait or
-//! is in one (its [`WaitKind`]), in the text that a library has named as the runtime's
-//! ([`guard_text`]), on another stack than its own: one for signals, or one that the program
-//! switched to, and in a handler of its own fault, for which the kernel has changed the mask of the
-//! kernel thread that it is on. Whatever else it was interrupted in is its own or shared by locks,
-//! and who waits for such a lock in the kernel is compensated for. What compensation needs itself,
-//! the locks of the table, of the allocator and of the loader, nobody is left with: `table.rs`
-//! pins, and the C library's text is guarded. But where blocked workers take turns, a thread is
-//! left that waits there for a futex (`turns.rs`): what it holds it would hold there as well,
-//! and nobody else comes to the thread that it waits for. When its turn comes it makes the call
-//! again, which looks first whether it still has to wait; so no wake is lost.
+//! is in one (its [`WaitKind`]), in the text that a library has named as the runtime's or in most
+//! of the C library's (`preempt/guarded.rs`), on another stack than its own: one for signals, or
+//! one that the program switched to, and in a handler of its own fault, for which the kernel has
+//! changed the mask of the kernel thread that it is on. Whatever else it was interrupted in is its
+//! own or shared by locks, and who waits for such a lock in the kernel is compensated for. What
+//! compensation needs itself, the locks of the table and of the allocator, nobody is left with:
+//! `table.rs` pins, and the allocator's text is guarded always. But where blocked workers take
+//! turns, a thread is left that waits there for a futex (`turns.rs`): what it holds it would hold
+//! there as well, and nobody else comes to the thread that it waits for. When its turn comes it
+//! makes the call again, which looks first whether it still has to wait; so no wake is lost.
 //!
 //! A worker whose thread can't be left, for it computes on such a stack or in such a handler, or
 //! has not been met anywhere else for long, is compensated for as one that is blocked
@@ -55,8 +55,9 @@
 //! `nanosleep`) end with EINTR: the monitor asks first whether the kernel thread runs. It does not
 //! where blocked workers have to take turns for want of kernel threads (`turns.rs`).
 
+pub(crate) mod guarded;
+
 use core::ptr;
-use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::io;
 use std::sync::OnceLock;
@@ -68,8 +69,10 @@ use crate::sched;
 use crate::spins::{self, Place};
 use crate::sys::memory::PAGE;
 use crate::sys::signals::{self, Handler, Interrupted};
-use crate::sys::{task, text};
+use crate::sys::{clock, task};
 use crate::worker::Worker;
+
+use self::guarded::{c_library, guard_text, is_guarded, is_in_c_library};
 
 /// `Control::cancel`: a full thread is called.
 pub(crate) const CANCEL_CALLED: u8 = 8;
@@ -77,15 +80,6 @@ pub(crate) const CANCEL_CALLED: u8 = 8;
 pub(crate) const SIGNAL: i32 = libc::SIGURG;
 /// Bytes of stack that the handler and what it calls use besides the kernel's frame.
 const HANDLER_BYTES: usize = 4 << 10;
-
-/// Texts that are guarded at most.
-const TEXTS: usize = 8;
-/// Texts inside which no thread is left: from and to; none where the end is 0.
-static GUARDED: [(AtomicUsize, AtomicUsize); TEXTS] =
-    [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; TEXTS];
-
-/// The texts of the C library and of its loader.
-static C_LIBRARY: OnceLock<Vec<(usize, usize)>> = OnceLock::new();
 
 /// Why there is no preemption here, if so.
 pub(crate) fn missing() -> Option<&'static str> {
@@ -98,19 +92,11 @@ pub(crate) fn missing() -> Option<&'static str> {
     arch::on_valgrind().then_some("valgrind follows no thread out of a signal handler")
 }
 
-/// Looks where the C library's texts are, before there are full threads. To look takes a lock of
-/// the loader's, and who makes the first of them may have that, and wait for it: a worker would not
-/// come to run it.
-pub(crate) fn find_c_library() {
-    C_LIBRARY.get_or_init(|| text::of_c_library().collect());
-}
-
 /// Installs the handler, once; whether there is one.
 pub(crate) fn prepare() -> bool {
     static PREPARED: OnceLock<io::Result<()>> = OnceLock::new();
     let install = || {
-        find_c_library();
-        C_LIBRARY.get().into_iter().flatten().for_each(|&(low, high)| guard_text(low, high));
+        c_library().iter().for_each(|&(low, high)| guard_text(low, high));
         signals::install_interrupter(SIGNAL, Handler { looks, acts })
     };
     missing().is_none() && PREPARED.get_or_init(install).is_ok()
@@ -119,23 +105,6 @@ pub(crate) fn prepare() -> bool {
 /// Bytes that a stack needs for being left by a signal.
 pub(crate) fn stack_bytes() -> usize {
     signals::frame_bytes() + HANDLER_BYTES
-}
-
-/// Lets no thread be left while it is in `[low, high)`. One kernel thread at a time calls it; there
-/// is no room for more than eight.
-pub fn guard_text(low: usize, high: usize) {
-    if is_guarded(low) {
-        return;
-    }
-    let Some((start, end)) = GUARDED.iter().find(|(_, end)| end.load(Relaxed) == 0) else { return };
-    start.store(low, Relaxed);
-    // ORDER: Release, so that who sees the end sees the beginning.
-    end.store(high, Release);
-}
-
-fn is_guarded(ip: usize) -> bool {
-    // ORDER: pairs with the Release in `guard_text`.
-    GUARDED.iter().any(|(low, high)| ip < high.load(Acquire) && ip >= low.load(Relaxed))
 }
 
 /// Asks `worker` to leave the thread that it has run since it counted so many `switches`.
@@ -207,11 +176,12 @@ pub(crate) fn make_room(worker: &Worker, priority: u8, group: u8) -> bool {
 }
 
 /// What called threads run.
-static ANSWER: OnceLock<fn() -> bool> = OnceLock::new();
+static ANSWER: OnceLock<fn(bool) -> bool> = OnceLock::new();
 
 /// What a called thread runs; true: a system call that it is in the middle of fails with EINTR. It
-/// may end its thread. Once, before the first thread is called.
-pub fn on_call(answer: fn() -> bool) {
+/// may end its thread if it is given true; else it has it called again. Once, before the first
+/// thread is called.
+pub fn on_call(answer: fn(bool) -> bool) {
     let _ = ANSWER.set(answer);
 }
 
@@ -264,6 +234,7 @@ fn looks(interrupted: &Interrupted) -> bool {
         return false;
     }
     let errno = signals::errno();
+    look_behind(interrupted);
     let is_met = may_leave(interrupted).is_some() || transfers(interrupted).is_some();
     // Before `here` pins it.
     let is_elsewhere = is_elsewhere(interrupted);
@@ -274,6 +245,7 @@ fn looks(interrupted: &Interrupted) -> bool {
         } else {
             // It has had its turn.
             worker.take_turn();
+            worker.behind.refuse(worker.asked.load(Relaxed), clock::now_ns());
         }
         if is_elsewhere && worker.is_asked() {
             worker.hold(worker.asked.load(Relaxed));
@@ -287,7 +259,10 @@ fn looks(interrupted: &Interrupted) -> bool {
 fn acts(interrupted: &Interrupted) {
     let errno = signals::errno();
     if let Some(me) = may_leave(interrupted) {
-        let is_turn = full::here().is_some_and(|here| here.worker().take_turn());
+        let (is_turn, is_kept) = full::here().map_or((false, false), |here| {
+            let worker = here.worker();
+            (worker.take_turn(), worker.behind.is_kept())
+        });
         signals::unblock(SIGNAL);
         if !sched::is_called(me) && is_asked() {
             match is_turn {
@@ -299,20 +274,21 @@ fn acts(interrupted: &Interrupted) {
             }
         }
         // It may have been called meanwhile. No pin is left here: it may end.
-        answer(me, interrupted);
+        answer(me, interrupted, !is_kept);
     } else if let Some((me, end)) = transfers(interrupted) {
         signals::unblock(SIGNAL);
-        if answer(me, interrupted) || sched::is_cancelled(me) {
+        if answer(me, interrupted, true) || sched::is_cancelled(me) {
             interrupted.fail_call(end);
         }
     }
     signals::set_errno(errno);
 }
 
-/// Runs what the calling thread `me` is called for, if it is. True: a call that it is in fails.
-fn answer(me: &Control, interrupted: &Interrupted) -> bool {
+/// Runs what the calling thread `me` is called for, if it is; unless it `may_end` it goes on. True:
+/// a call that it is in fails.
+fn answer(me: &Control, interrupted: &Interrupted, may_end: bool) -> bool {
     let Some(answer) = ANSWER.get().filter(|_| sched::is_called(me)) else { return false };
-    let ends = full::answering_nowhere(*answer);
+    let ends = full::answering_nowhere(|| answer(may_end));
     if me.kind.get() == Kind::Kernel {
         // A child that it has forked: it is a kernel thread, with its own mask.
         interrupted.keep_what_is();
@@ -343,8 +319,25 @@ fn may_leave(interrupted: &Interrupted) -> Option<&'static Control> {
     let is_turn = || full::here().is_some_and(|here| here.worker().is_turn.load(Relaxed));
     let is_free = !is_guarded(interrupted.ip())
         || sched::is_called(me) && full::answers()
-        || waits_in_c_library(interrupted) && is_turn();
+        || waits_in_c_library(interrupted) && is_turn()
+        || full::here().is_some_and(|here| here.worker().behind.is_free());
     is_free.then_some(me)
+}
+
+/// Looks whether the thread that was interrupted may be left in a guarded text; see the file's
+/// head. Not in [`acts`]: that is on its own stack, for which it takes too much.
+fn look_behind(interrupted: &Interrupted) {
+    let found = outside_of_text(interrupted)
+        .filter(|_| is_guarded(interrupted.ip()) && transfers(interrupted).is_none())
+        .map(|me| {
+            let waits = waits_in_c_library(interrupted);
+            (sched::is_called(me), guarded::calls(me, interrupted, waits))
+        });
+    let Some(here) = full::here() else { return };
+    let worker = here.worker();
+    let (is_called, calls) = found.unwrap_or_default();
+    let is_refused = || worker.behind.is_refused(worker.asked.load(Relaxed));
+    worker.behind.set(calls.may_leave && (is_called || is_refused()), calls.may_end);
 }
 
 /// Whether the calling thread is a full one that may be left where a signal has interrupted it: a
@@ -389,7 +382,7 @@ fn is_elsewhere(interrupted: &Interrupted) -> bool {
 /// opens for it, as in stdio; and the end of that call. It holds none of what is guarded there.
 fn transfers(interrupted: &Interrupted) -> Option<(&'static Control, usize)> {
     let me = outside_of_text(interrupted).filter(|me| sched::is_cancellable(me))?;
-    if !is_in_c_library(interrupted) {
+    if !is_in_c_library(interrupted.ip()) {
         return None;
     }
     // SAFETY: the library's texts are mapped, and stay so.
@@ -400,12 +393,7 @@ fn transfers(interrupted: &Interrupted) -> Option<(&'static Control, usize)> {
 /// Whether the thread waits in the C library for a lock of its own, or the like.
 fn waits_in_c_library(interrupted: &Interrupted) -> bool {
     // SAFETY: the library's texts are mapped, and stay so.
-    is_in_c_library(interrupted) && unsafe { interrupted.waits_for_futex() }
-}
-
-fn is_in_c_library(interrupted: &Interrupted) -> bool {
-    let contains = |&(low, high): &(usize, usize)| (low..high).contains(&interrupted.ip());
-    C_LIBRARY.get().is_some_and(|texts| texts.iter().any(contains))
+    is_in_c_library(interrupted.ip()) && unsafe { interrupted.waits_for_futex() }
 }
 
 #[cfg(test)]

@@ -356,7 +356,7 @@ pub use crate::full::{count_pins, exist as full_threads_exist};
 
 /// Lets no full thread be preempted while it is in `[low, high)`: the text of a library around the
 /// runtime. Eight ranges in a process, the C library's and the loader's among them.
-pub use crate::preempt::guard_text;
+pub use crate::preempt::guarded::{Calls, guard_text, is_guarded, tell_calls};
 
 /// The bounds of the segment of a loaded object that has this address.
 pub fn text_of(address: usize) -> Option<(usize, usize)> {

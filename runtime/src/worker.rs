@@ -53,6 +53,7 @@ use crate::monitor::Seen;
 use crate::monitor::bed::Alarm;
 use crate::nap::Naps;
 use crate::offered::Offered;
+use crate::preempt::guarded::Behind;
 use crate::queue::RunQueues;
 use crate::requests::Requests;
 use crate::runtime::Runtime;
@@ -157,6 +158,8 @@ pub(crate) struct Worker {
     pub asked: AtomicU64,
     /// Shared: the count of switches since when it runs a thread that can't be made to leave.
     pub held: AtomicU64,
+    /// Of the thread that it was interrupted in.
+    pub behind: Behind,
     /// What the monitor saw of it last; used by the monitor alone.
     pub seen: Cell<Seen>,
     /// Shared: threads that have not started.
@@ -253,6 +256,7 @@ impl Worker {
             is_turn: AtomicBool::new(false),
             asked: AtomicU64::new(u64::MAX),
             held: AtomicU64::new(u64::MAX),
+            behind: Behind::new(),
             seen: Cell::new(Seen::default()),
             fresh: Fresh::new(),
             offered: if is_spare { Offered::with_room() } else { Offered::new() },

@@ -91,6 +91,11 @@ impl Interrupted {
         self.sp
     }
 
+    /// What [`Interrupted::of`] was given.
+    pub fn context(&self) -> *mut libc::c_void {
+        self.context
+    }
+
     /// Bytes below the stack pointer that the frame takes where it is not yet.
     pub fn frame_bytes(&self) -> usize {
         #[cfg(target_arch = "x86_64")]

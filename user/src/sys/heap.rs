@@ -14,6 +14,7 @@
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_void};
+use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU64};
 use core::{mem, ptr};
@@ -80,6 +81,15 @@ extern "C" fn at_load() {
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = at_load;
+
+/// Where the C library's allocator is, `malloc` in the middle of it, as all of it is compiled at
+/// once: with some of what lies beside it.
+pub fn text() -> Range<usize> {
+    const BEFORE: usize = 32 << 10;
+    const BEHIND: usize = 16 << 10;
+    let malloc = found(&FUNCTIONS.malloc, c"__libc_malloc") as usize;
+    malloc.saturating_sub(BEFORE)..malloc.saturating_add(BEHIND)
+}
 
 /// # Safety
 /// As of the C library's function.

@@ -1,6 +1,7 @@
 //! What a program asks of the kernel for a thread: system calls by number, and the thread's own;
 //! and this library's memory.
 
+pub mod callers;
 pub mod cpu_clock;
 pub mod descriptors;
 pub mod direct;

@@ -57,7 +57,8 @@ unsafe extern "C-unwind" {
 /// 1. The stream is the caller's.
 unsafe fn is_due(stream: *const Stream) -> bool {
     // SAFETY: by 1.
-    cancel::check() && unsafe { (*stream).more_flags } & NO_POINT == 0
+    let is_point = unsafe { (*stream).more_flags } & NO_POINT == 0;
+    cancel::check() && is_point && !cancel::is_held_back_by_library()
 }
 
 /// # Safety
@@ -103,6 +104,11 @@ unsafe extern "C-unwind" fn write(
     }
 }
 
+/// The functions of ours in its tables: in their calls a thread holds nothing of this library's.
+pub fn between() -> [usize; 2] {
+    [read as *const () as usize, write as *const () as usize]
+}
+
 /// As far the C library looks for letters in how a file is to be opened.
 const LETTERS: usize = 7;
 
@@ -118,14 +124,14 @@ unsafe fn opened(mode: *const c_char, open: impl FnOnce() -> *mut FILE) -> *mut 
     let is_point = !letters.iter().take(LETTERS).skip(1).any(|letter| *letter == b'c');
     if !is_point {
         let was_enabled = cancel::hold_back();
-        let stream = open();
+        let stream = signals::answering_at_locks(open);
         cancel::put_back(was_enabled);
         return stream;
     }
     if cancel::check() {
         cancel::act();
     }
-    let stream = open();
+    let stream = signals::answering_at_locks(open);
     if stream.is_null() && errno::get() == libc::EINTR && cancel::check() {
         cancel::act();
     }
@@ -207,7 +213,7 @@ unsafe extern "C-unwind" fn heddle_user_fclose(stream: *mut FILE) -> c_int {
                 comm::before_close(fd);
             }
         }
-        real::fclose(stream)
+        signals::answering_at_locks(|| real::fclose(stream))
     }
 }
 

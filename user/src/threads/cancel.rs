@@ -8,16 +8,17 @@
 //! # Safety
 //! For all exported functions of this file: pointers are valid or null where that is allowed.
 
-use core::ffi::c_int;
+use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::Ordering::SeqCst;
 use core::sync::atomic::fence;
 
-use heddle::raw;
+use heddle::raw::{self, Calls};
 use libc::pthread_t;
 
-use super::{Pthread, cleanup, end, find, fork, kernel, running, this};
+use super::{Pthread, cleanup, end, find, fork, kernel, running, signals, this};
 use crate::real;
+use crate::sys::callers;
 
 const ENABLE: c_int = 0;
 const DISABLE: c_int = 1;
@@ -66,6 +67,30 @@ pub fn check() -> bool {
 pub fn is_asynchronous() -> bool {
     // ORDER: the thread's own word.
     this().is_some_and(|me| me.own.asynchronous.load(SeqCst))
+}
+
+/// What the calling full thread may do in the middle of the C library. It is not ended where the C
+/// library itself puts that off, nor where it waits for a lock: it may have another one.
+///
+/// # Safety
+/// As [`callers::are_program`].
+pub unsafe fn calls(context: *mut c_void, top: usize, waits: bool) -> Calls {
+    // SAFETY: as the caller promises.
+    let is_program = || unsafe { callers::are_program(context, top, waits) };
+    let may_leave = waits && signals::answers_at_locks() || is_program();
+    Calls { may_leave, may_end: may_leave && !waits && !cleanup::is_put_off() }
+}
+
+/// Whether the C library has disabled cancellation for the calling full thread, as it does in
+/// `error` and `sem_open`: by the thread's state as it knows it, which nobody else changes.
+pub fn is_held_back_by_library() -> bool {
+    let mut before = ENABLE;
+    // SAFETY: a place of ours. A thread that the C library has not cancelled goes on.
+    unsafe {
+        real::pthread_setcancelstate(DISABLE, &mut before);
+        real::pthread_setcancelstate(before, ptr::null_mut());
+    }
+    before == DISABLE
 }
 
 fn state(is_enabled: bool) -> c_int {

@@ -18,6 +18,7 @@ use core::ffi::{c_int, c_void};
 use core::{mem, ptr};
 
 use super::{Pthread, end, running, this};
+use crate::sys::callers;
 
 /// glibc's `__pthread_unwind_buf_t`.
 #[repr(C)]
@@ -98,22 +99,38 @@ pub fn jump_into(me: &'static Pthread, frame: usize) {
     }
 }
 
-/// Takes the innermost entry out of the calling thread's list, if it lies in a frame that was left.
-fn take_older(frame: usize) -> Option<(Routine, *mut c_void)> {
+/// Looks at the calling thread's list, in `own`, which has what is innermost behind it.
+fn with_older<T>(look: impl FnOnce(&mut Older) -> T) -> T {
     let mut own =
         Older { routine: nothing, argument: ptr::null_mut(), kind: 0, outer: ptr::null_mut() };
-    // SAFETY: an entry of ours, which tells what is behind it; it is taken out again, with that one
-    // perhaps. What is there has not been left but for this unwind, which changes nothing in it.
+    // SAFETY: an entry of ours, which is taken out again.
     unsafe {
         _pthread_cleanup_push(&mut own, nothing, ptr::null_mut());
-        let innermost = own.outer.as_ref().filter(|it| ptr::from_ref(*it).addr() <= frame);
-        let taken = innermost.map(|it| (it.routine, it.argument));
-        if let Some(innermost) = innermost {
-            own.outer = innermost.outer;
-        }
+        let found = look(&mut own);
         _pthread_cleanup_pop(&mut own, 0);
-        taken
+        found
     }
+}
+
+/// Takes the innermost entry out of the calling thread's list, if it lies in a frame that was left.
+fn take_older(frame: usize) -> Option<(Routine, *mut c_void)> {
+    with_older(|own| {
+        // SAFETY: what is there has not been left but for this unwind, which changes nothing in it.
+        let innermost =
+            unsafe { own.outer.as_ref() }.filter(|it| ptr::from_ref(*it).addr() <= frame)?;
+        own.outer = innermost.outer;
+        Some((innermost.routine, innermost.argument))
+    })
+}
+
+/// Whether the calling thread is where the C library puts off asynchronous cancellation: what it
+/// has locked, or never does, as in `sscanf`, has a routine of its own in the list.
+pub fn is_put_off() -> bool {
+    with_older(|own| {
+        // SAFETY: as in `take_older`.
+        let innermost = unsafe { own.outer.as_ref() };
+        innermost.is_some_and(|it| callers::is_of_library(it.routine as usize))
+    })
 }
 
 /// Runs what the thread's list has for frames that the unwind has left when it comes to `frame`.

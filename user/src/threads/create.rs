@@ -33,7 +33,7 @@ use super::{
 };
 use crate::account::{self, Origin, tripwire};
 use crate::sync::layout;
-use crate::sys::{interruptible, kept};
+use crate::sys::{callers, interruptible, kept};
 use crate::{environment, errno};
 
 #[unsafe(no_mangle)]
@@ -142,6 +142,8 @@ fn start_runtime() -> Result<(), &'static str> {
         for (low, high) in environment::guarded_texts() {
             raw::guard_text(low, high);
         }
+        callers::prepare();
+        raw::tell_calls(super::cancel::calls);
         prepare();
         raw::count_cpu();
         raw::begin_to_look_for_libraries();

@@ -138,7 +138,7 @@ pub(crate) fn library() -> Result<&'static Library, &'static str> {
             if library.is_ok() {
                 // The examination made kernel threads, so the C library has its handler now.
                 super::identities::prepare();
-                crate::preempt::find_c_library();
+                crate::preempt::guarded::c_library();
             }
             if library.as_ref().is_err_and(|error| error.starts_with(probe::REFUSED)) {
                 return Err(probe::REFUSED);

@@ -31,6 +31,7 @@
 pub mod actions;
 pub mod alternate;
 mod around;
+mod called;
 mod context;
 pub mod discard;
 pub mod failure;
@@ -63,12 +64,15 @@ use libc::{pthread_t, siginfo_t, ucontext_t};
 use self::actions::action_of;
 use self::alternate::Alternate;
 use self::pending::{Added, Pending};
-use super::{Pthread, cancel, find, fork, registry, this, with_number};
+use super::{Pthread, find, fork, registry, this, with_number};
 use crate::calls::mask;
 use crate::errno;
 use crate::sync::shared;
 use crate::sys::kept::has_none;
 
+pub use self::called::{
+    answer, answer_if_called, answering_at_locks, answers_at_locks, are_answered, called,
+};
 pub use self::masked::Masked;
 pub use self::pending::bit;
 pub use self::queue::queue_info;
@@ -421,43 +425,6 @@ pub fn is_due() -> bool {
 /// Whether the calling full thread has signals to handle.
 pub fn is_due_to_own() -> bool {
     this().is_some_and(|me| me.signals.is_due())
-}
-
-/// What a full thread runs that was called while it computed, or in a call that is not heddle's.
-/// True: that one is to fail.
-pub fn answer() -> bool {
-    called() == Ran::Interrupting
-}
-
-/// Runs what the calling full thread was called for, unless the call that it is in does so itself.
-pub fn called() -> Ran {
-    let Some(me) = this() else { return Ran::Nothing };
-    if me.signals.masked.get().is_some() {
-        return Ran::Nothing;
-    }
-    if me.own.asynchronous.load(Relaxed) && raw::is_cancelled() && !me.signals.shared_wait.is_set()
-    {
-        raw::answer_call();
-        cancel::act();
-    }
-    let ran = deliver(me);
-    if let Some(me) = this() {
-        me.signals.shared_wait.end_if_cancelled();
-    }
-    ran
-}
-
-/// Whether calls of the calling full thread are answered by [`called`].
-pub fn are_answered() -> bool {
-    this().is_some_and(|me| me.signals.masked.get().is_none())
-}
-
-/// As [`answer`], if the caller is a full thread that was called. For calls in which a thread may
-/// spend all of its time, and where nothing interrupts it.
-pub fn answer_if_called() {
-    if crate::me().is_some() && raw::is_called() {
-        errno::kept(answer);
-    }
 }
 
 /// The calling thread ends: it takes no signals any more.

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * Threads that spend their time in functions of the C library, and in a callback of one now and
+ * then: they take signals soon, are cancelled there, and leave the processor to others; what these
+ * functions were in the middle of goes on as if nothing had been.
+ */
+#define _GNU_SOURCE
+#include "check.h"
+#include <semaphore.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+enum { BYTES = 1 << 20, NUMBERS = 500, KILLS = 10, CANCELS = 10, TURNS = 20, STOPS = 30 };
+
+static char *memory;
+static volatile size_t sink;
+static int stop;
+static sem_t handled;
+static FILE *null;
+
+static double now(void)
+{
+	struct timespec time;
+	CHECK_EQ(clock_gettime(CLOCK_MONOTONIC, &time), 0);
+	return time.tv_sec + time.tv_nsec / 1e9;
+}
+
+static void allocate(int *numbers)
+{
+	enum { BLOCKS = 16 };
+	unsigned char *blocks[BLOCKS];
+	for (int i = 0; i < BLOCKS; i++) {
+		size_t bytes = 1 + (size_t)numbers[i] % 3000;
+		CHECK(blocks[i] = malloc(bytes));
+		memset(blocks[i], i, bytes);
+	}
+	for (int i = 0; i < BLOCKS; i++) {
+		size_t bytes = 1 + (size_t)numbers[i] % 3000;
+		CHECK_EQ(blocks[i][0], i);
+		CHECK_EQ(blocks[i][bytes - 1], i);
+		free(blocks[i]);
+	}
+}
+
+static void print(int *numbers)
+{
+	char text[200];
+	int length = snprintf(text, sizeof(text), "%d %s %.3f", numbers[0], "text", 1.5);
+	int number, end = 0;
+	float value;
+	CHECK_EQ(sscanf(text, "%d text %f%n", &number, &value, &end), 2);
+	CHECK_EQ(end, length);
+	CHECK_EQ(number, numbers[0]);
+	CHECK(value == 1.5F);
+}
+
+static void fill(int *numbers)
+{
+	(void)numbers;
+	memset(memory, 1, BYTES);
+}
+
+static void measure(int *numbers)
+{
+	(void)numbers;
+	sink = strlen(memory + BYTES);
+	CHECK_EQ(sink, BYTES - 1);
+}
+
+static int compare(const void *a, const void *b)
+{
+	int first = *(const int *)a, second = *(const int *)b;
+	return (first > second) - (first < second);
+}
+
+static void sort(int *numbers)
+{
+	int sorted[NUMBERS];
+	memcpy(sorted, numbers, sizeof(sorted));
+	qsort(sorted, NUMBERS, sizeof(int), compare);
+	for (int i = 1; i < NUMBERS; i++)
+		CHECK(sorted[i - 1] <= sorted[i]);
+}
+
+/* Some of what this calls was written by hand, without a word for the unwinder. */
+static void parse(int *numbers)
+{
+	(void)numbers;
+	CHECK(strtod("1.2345678901234567890123456789e100", NULL) > 1e100);
+}
+
+static void open_one(int *numbers)
+{
+	FILE *stream = fopen("/dev/null", "w");
+	CHECK(stream);
+	CHECK_EQ(fputc(numbers[0], stream), numbers[0]);
+	CHECK_EQ(fclose(stream), 0);
+}
+
+static void print_out(int *numbers)
+{
+	CHECK(fprintf(null, "%d %s\n", numbers[0], "text") > 0);
+	CHECK_EQ(fflush(null), 0);
+}
+
+static void fork_one(int *numbers)
+{
+	int status;
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0)
+		_exit(numbers[0]);
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == numbers[0]);
+}
+
+/* In the first ones a thread may be cancelled at any time: natively, too. */
+static void (*const KINDS[])(int *) = { fill,	  measure,   sort,     print,	parse,
+					allocate, print_out, open_one, fork_one };
+enum { CANCELLED = 5, COUNT = sizeof(KINDS) / sizeof(*KINDS) };
+
+static void *compute(void *kind)
+{
+	int numbers[NUMBERS];
+	for (int i = 0; i < NUMBERS; i++)
+		numbers[i] = i * 7919 % 10007;
+	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED))
+		KINDS[(intptr_t)kind](numbers);
+	return kind;
+}
+
+static void on_signal(int signal)
+{
+	(void)signal;
+	CHECK_EQ(sem_post(&handled), 0);
+}
+
+static void make(pthread_t *thread, intptr_t kind)
+{
+	CHECK_EQ(pthread_create(thread, NULL, compute, (void *)kind), 0);
+}
+
+static void end(pthread_t thread)
+{
+	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	__atomic_store_n(&stop, 0, __ATOMIC_RELAXED);
+}
+
+/* Until all that were sent have been handled, for long enough on any machine. */
+static void await(int signals)
+{
+	struct timespec until;
+	CHECK_EQ(clock_gettime(CLOCK_REALTIME, &until), 0);
+	until.tv_sec += 5;
+	for (int i = 0; i < signals; i++)
+		CHECK_EQ(sem_timedwait(&handled, &until), 0);
+}
+
+static void takes_signals(intptr_t kind)
+{
+	pthread_t thread;
+	make(&thread, kind);
+	for (int i = 0; i < KILLS; i++) {
+		CHECK_EQ(usleep(1000), 0);
+		CHECK_EQ(pthread_kill(thread, SIGUSR1), 0);
+		await(1);
+	}
+	end(thread);
+}
+
+static void count(void *times)
+{
+	++*(int *)times;
+}
+
+static int cleaned;
+
+static void *asynchronous(void *kind)
+{
+	int before;
+	pthread_cleanup_push(count, &cleaned);
+	CHECK_EQ(pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &before), 0);
+	CHECK_EQ(sem_post(&handled), 0);
+	compute(kind);
+	pthread_cleanup_pop(0);
+	return kind;
+}
+
+static void is_cancelled(intptr_t kind)
+{
+	pthread_t thread;
+	void *result;
+	int before = cleaned;
+	CHECK_EQ(pthread_create(&thread, NULL, asynchronous, (void *)kind), 0);
+	await(1);
+	CHECK_EQ(usleep(2000), 0);
+	CHECK_EQ(pthread_cancel(thread), 0);
+	CHECK_EQ(pthread_join(thread, &result), 0);
+	CHECK(result == PTHREAD_CANCELED);
+	CHECK_EQ(cleaned, before + 1);
+}
+
+/* As many as would keep all processors. */
+static void leave_it_to_others(void)
+{
+	enum { THREADS = 8 };
+	pthread_t threads[THREADS];
+	for (int i = 0; i < THREADS; i++)
+		make(&threads[i], i % COUNT);
+	double begin = now();
+	for (int i = 0; i < TURNS; i++)
+		CHECK_EQ(usleep(1000), 0);
+	CHECK(now() - begin < 20);
+	for (int i = 0; i < THREADS; i++)
+		CHECK_EQ(pthread_kill(threads[i], SIGUSR1), 0);
+	await(THREADS);
+	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+	for (int i = 0; i < THREADS; i++)
+		CHECK_EQ(pthread_join(threads[i], NULL), 0);
+	__atomic_store_n(&stop, 0, __ATOMIC_RELAXED);
+}
+
+/* As collectors stop the world. */
+static void on_stop(int signal)
+{
+	sigset_t mask;
+	(void)signal;
+	CHECK_EQ(sigfillset(&mask), 0);
+	CHECK_EQ(sigdelset(&mask, SIGUSR2), 0);
+	CHECK_EQ(sem_post(&handled), 0);
+	CHECK_ERRNO(sigsuspend(&mask), EINTR);
+	CHECK_EQ(sem_post(&handled), 0);
+}
+
+static void on_go(int signal)
+{
+	(void)signal;
+}
+
+static void are_stopped(void)
+{
+	enum { THREADS = COUNT };
+	pthread_t threads[THREADS];
+	struct sigaction action = { .sa_handler = on_stop, .sa_flags = SA_RESTART };
+	CHECK_EQ(sigaddset(&action.sa_mask, SIGUSR2), 0);
+	CHECK_EQ(sigaction(SIGUSR1, &action, NULL), 0);
+	action.sa_handler = on_go;
+	CHECK_EQ(sigaction(SIGUSR2, &action, NULL), 0);
+	for (int i = 0; i < THREADS; i++)
+		make(&threads[i], i);
+	for (int round = 0; round < STOPS; round++) {
+		CHECK_EQ(usleep(1000), 0);
+		for (int i = 0; i < THREADS; i++)
+			CHECK_EQ(pthread_kill(threads[i], SIGUSR1), 0);
+		await(THREADS);
+		for (int i = 0; i < THREADS; i++)
+			CHECK_EQ(pthread_kill(threads[i], SIGUSR2), 0);
+		await(THREADS);
+	}
+	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+	for (int i = 0; i < THREADS; i++)
+		CHECK_EQ(pthread_join(threads[i], NULL), 0);
+}
+
+int main(void)
+{
+	struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+	CHECK_EQ(sigaction(SIGUSR1, &action, NULL), 0);
+	CHECK_EQ(sem_init(&handled, 0, 0), 0);
+	CHECK(null = fopen("/dev/null", "w"));
+	CHECK(memory = malloc(2 * BYTES));
+	memset(memory, 1, 2 * BYTES);
+	memory[2 * BYTES - 1] = 0;
+	for (intptr_t kind = 0; kind < COUNT; kind++) {
+		takes_signals(kind);
+		for (int i = 0; kind < CANCELLED && i < CANCELS; i++)
+			is_cancelled(kind);
+	}
+	leave_it_to_others();
+	are_stopped();
+	return 0;
+}
