@@ -140,7 +140,10 @@ exported! {
         // Whole seconds are told, as the C library does it.
         match errno::kept(|| made_int(|| sleep_telling(&time, &mut left))) {
             0 => 0,
-            _ => left.tv_sec as c_uint,
+            _ => {
+                errno::set(libc::EINTR);
+                left.tv_sec as c_uint
+            }
         }
     }
 

@@ -10,7 +10,7 @@
 use heddle::raw;
 use libc::ucontext_t;
 
-use super::process;
+use super::{answer_if_called, process};
 use crate::calls::mask;
 use crate::threads::this;
 
@@ -43,6 +43,8 @@ unsafe extern "C-unwind" fn heddle_user_switch_mask(old: *mut ucontext_t, new: *
     if after != before {
         mask::set_own(after);
     }
+    // On a coroutine's stack nothing interrupts it, and here it may spend all of its time.
+    answer_if_called();
 }
 
 /// The C library is about to give the calling kernel thread the mask of this context, without a
