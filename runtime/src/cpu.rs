@@ -292,10 +292,15 @@ mod tests {
     fn a_stint_is_the_cpu_time_of_it() {
         let _alone = begin_alone();
         let meter = Meter::new();
-        meter.end_stint();
-        compute(5_000_000);
-        let used = meter.end_stint();
-        assert!((4_900_000..6_000_000).contains(&used), "{used}");
+        // What an emulator does meanwhile, or a hypervisor takes, counts as the thread's.
+        let stint = || {
+            meter.end_stint();
+            compute(5_000_000);
+            meter.end_stint()
+        };
+        let stints: Vec<_> = (0..10).map(|_| stint()).collect();
+        assert!(stints.iter().all(|&used| used >= 4_900_000), "{stints:?}");
+        assert!(stints.iter().any(|&used| used < 6_000_000), "{stints:?}");
         std::thread::sleep(std::time::Duration::from_millis(30));
         let slept = meter.end_stint();
         assert!(slept < 5_000_000, "sleep is no CPU time: {slept}");
