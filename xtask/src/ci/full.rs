@@ -110,6 +110,17 @@ fn tools(planner: &mut Planner) {
     let step = planner.add("asan", "address sanitizer", 10, sanitized.into());
     step.unless(other_processor("x86_64"));
 
+    // valgrind knows no io_uring.
+    let memcheck = planner
+        .test(&format!("-p heddle --test basic --test net --test sync {HERE}"))
+        .env("CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER", VALGRIND)
+        .env("HEDDLE_IO", "epoll");
+    let step = planner.add("valgrind", "memcheck, told of every stack", 10, vec![memcheck]);
+    // It runs one thread at a time.
+    step.beside = Some("asan");
+    step.unless(other_processor("x86_64"));
+    step.unless(missing("valgrind"));
+
     // std is built with it, too: else what lies behind its locks looks like races wherever somebody
     // has waited for one, which is a matter of chance.
     let known = planner.repo.root.join("scripts/tsan.supp");
@@ -129,15 +140,6 @@ fn tools(planner: &mut Planner) {
     let step = planner.add("tsan", "thread sanitizer, told of every switch", 30, raced.into());
     step.unless(other_processor("x86_64"));
     step.unless(missing_std());
-
-    // valgrind knows no io_uring.
-    let memcheck = planner
-        .test(&format!("-p heddle --test basic --test net --test sync {HERE}"))
-        .env("CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER", VALGRIND)
-        .env("HEDDLE_IO", "epoll");
-    let step = planner.add("valgrind", "memcheck, told of every stack", 10, vec![memcheck]);
-    step.unless(other_processor("x86_64"));
-    step.unless(missing("valgrind"));
 }
 
 /// A short run of each fuzz target, with the flags that cargo-fuzz would pass. The seed is fixed:
