@@ -144,11 +144,11 @@ What differs with --threads user:
   of a name but by getaddrinfo; where the C library writes past its streams, as dprintf may, it
   makes that fail with EINTR and ends the thread at its next point of cancellation. A look-up is
   made as /etc/resolv.conf says, not the thread's _res. A handler is told the registers of its own
-  call. SIGPROF and SIGVTALRM of a timer come to the thread that computes, and tell where it was; in
-  the C library they wait until it has left that, and those that come meanwhile are one. A signal
-  for the process that none of the program's kernel threads lets through is handled by a thread that
-  does, up to some ms later; up to a second where the main thread had let it through in a handler
-  alone.
+  call. SIGPROF and SIGVTALRM of a timer come to the thread that computes, and tell where it was
+  but in the C library; in its allocator they wait until it has left that, and those that come
+  meanwhile are one. A signal for the process that none of the program's kernel threads lets
+  through is handled by a thread that does, up to some ms later; up to a second where the main
+  thread had let it through in a handler alone.
   SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT and SIGSYS act at once where they are sent to a
   process that blocks them in all of its threads; they do not wait for one.
   In a job in the background a thread is not stopped by SIGTTIN or SIGTTOU: it waits for the

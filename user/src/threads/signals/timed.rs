@@ -5,7 +5,8 @@
 //! do, and the full thread that a worker runs handles them, where it was interrupted and with its
 //! registers, if it may be left there ([`handled_here`]): the handler may wait, and go on elsewhere
 //! (`faults.rs`). In the middle of the runtime or of the C library it is called as for any other
-//! signal, as soon as it may be, and sees the registers of its own call.
+//! signal, as soon as it may be, which is at once in most of the C library, and sees the registers
+//! of its own call.
 //!
 //! Where the thread blocks them, or the worker runs none, they are the process's (`stray.rs`).
 //!
