@@ -25,6 +25,7 @@ use gimli::{
 use heddle::raw;
 use libc::ucontext_t;
 
+use super::object::Object;
 use super::{heap, stdio};
 
 /// Frames that are walked at most.
@@ -238,11 +239,8 @@ impl UnwindContextStorage<usize> for OnStack {
 impl Library {
     /// The one that has this address.
     fn find(within: usize) -> Option<Library> {
-        let mut search = Search { address: within, header: None, segments: Vec::new() };
-        // SAFETY: the callback gets what it expects.
-        unsafe { libc::dl_iterate_phdr(Some(look_into), (&raw mut search).cast()) };
-        let header = search.header?;
-        let text = search.segments.iter().find(|segment| segment.contains(&within))?.clone();
+        let Object { text, segments, unwind_header, .. } = Object::with(within)?;
+        let header = unwind_header?;
         let bases = BaseAddresses::default()
             .set_eh_frame_hdr(header.start as u64)
             .set_text(text.start as u64);
@@ -256,7 +254,7 @@ impl Library {
         let Pointer::Direct(start) = header.eh_frame_ptr() else { return None };
         let start = start as usize;
         // Its end says nobody: its entries are found by the header.
-        let end = search.segments.iter().find(|segment| segment.contains(&start))?.end;
+        let end = segments.iter().find(|segment| segment.contains(&start))?.end;
         let frames = EhFrame::from(bytes(&(start..end)));
         Some(Library { text, header, frames, bases: bases.set_eh_frame(start as u64) })
     }
@@ -302,37 +300,4 @@ impl Library {
         let caller = Frame { registers, ip, is_interrupted: false, top: frame.top };
         is_known.then_some((entry.initial_address() as usize, caller))
     }
-}
-
-struct Search {
-    address: usize,
-    /// Its `.eh_frame_hdr`.
-    header: Option<Range<usize>>,
-    segments: Vec<Range<usize>>,
-}
-
-/// # Safety
-/// 1. Called by `dl_iterate_phdr` with a [`Search`].
-unsafe extern "C" fn look_into(
-    info: *mut libc::dl_phdr_info,
-    _bytes: usize,
-    search: *mut c_void,
-) -> c_int {
-    // SAFETY: by 1; the object's program headers.
-    let (info, search, headers) = unsafe {
-        let info = &*info;
-        let headers = slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum));
-        (info, &mut *search.cast::<Search>(), headers)
-    };
-    let range = |header: &libc::Elf64_Phdr| {
-        let start = (info.dlpi_addr + header.p_vaddr) as usize;
-        start..start + header.p_memsz as usize
-    };
-    let of_kind = |kind| headers.iter().filter(move |header| header.p_type == kind).map(range);
-    if !of_kind(libc::PT_LOAD).any(|segment| segment.contains(&search.address)) {
-        return 0;
-    }
-    search.segments = of_kind(libc::PT_LOAD).collect();
-    search.header = of_kind(libc::PT_GNU_EH_FRAME).next();
-    1
 }

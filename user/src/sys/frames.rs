@@ -14,6 +14,8 @@ use core::ops::Range;
 use core::ptr::with_exposed_provenance;
 use std::sync::OnceLock;
 
+use super::object::Object;
+
 /// Words of a stack that are looked at until a taken function is found, and behind that: one taken
 /// function calls another right away.
 const WORDS: usize = 4096;
@@ -51,44 +53,17 @@ static OWN: OnceLock<Own> = OnceLock::new();
 
 /// Finds out where this library lies.
 pub fn prepare() {
-    let mut own: Option<Own> = None;
-    // SAFETY: the callback gets what it expects.
-    unsafe { libc::dl_iterate_phdr(Some(look_into), (&raw mut own).cast()) };
-    if let Some(own) = own {
-        let _ = OWN.set(own);
-    }
-}
-
-/// # Safety
-/// 1. Called by `dl_iterate_phdr` with a place for an [`Own`].
-unsafe extern "C" fn look_into(
-    info: *mut libc::dl_phdr_info,
-    _bytes: usize,
-    found: *mut c_void,
-) -> c_int {
-    // SAFETY: by 1; the object's program headers.
-    let (info, found, headers) = unsafe {
-        let info = &*info;
-        let headers = core::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum));
-        (info, &mut *found.cast::<Option<Own>>(), headers)
-    };
-    let base = info.dlpi_addr as usize;
-    let range = |header: &libc::Elf64_Phdr| {
-        let start = base + header.p_vaddr as usize;
-        start..start + header.p_memsz as usize
-    };
-    let of_kind = |kind| headers.iter().filter(move |header| header.p_type == kind).map(range);
-    let Some(text) =
-        of_kind(libc::PT_LOAD).find(|it| it.contains(&(prepare as *const () as usize)))
-    else {
-        return 0;
-    };
-    let end = of_kind(libc::PT_LOAD).map(|it| it.end).max().unwrap_or(text.end);
-    let header = of_kind(libc::PT_GNU_EH_FRAME).next().map_or(0, |it| it.start);
+    let Some(object) = Object::with(prepare as *const () as usize) else { return };
+    let end = object.segments.iter().map(|it| it.end).max().unwrap_or(object.text.end);
+    let header = object.unwind_header.map_or(0, |it| it.start);
     // SAFETY: a mapped section, which begins with these.
     let is_known = header != 0 && unsafe { *with_exposed_provenance::<[u8; 4]>(header) } == HEADER;
-    *found = Some(Own { base, whole: base..end, text, header: if is_known { header } else { 0 } });
-    1
+    let _ = OWN.set(Own {
+        base: object.base,
+        whole: object.base..end,
+        text: object.text,
+        header: if is_known { header } else { 0 },
+    });
 }
 
 /// How far `ip` is from this library's beginning; `None` if it is not of its code.
