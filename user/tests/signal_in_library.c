@@ -5,9 +5,7 @@
  * functions were in the middle of goes on as if nothing had been.
  */
 #define _GNU_SOURCE
-#include "check.h"
-#include <semaphore.h>
-#include <signal.h>
+#include "stops.h"
 #include <sys/wait.h>
 
 enum { BYTES = 1 << 20, NUMBERS = 500, KILLS = 10, CANCELS = 10, TURNS = 20, STOPS = 30 };
@@ -15,7 +13,6 @@ enum { BYTES = 1 << 20, NUMBERS = 500, KILLS = 10, CANCELS = 10, TURNS = 20, STO
 static char *memory;
 static volatile size_t sink;
 static int stop;
-static sem_t handled;
 static FILE *null;
 
 static double now(void)
@@ -140,21 +137,12 @@ static void make(pthread_t *thread, intptr_t kind)
 	CHECK_EQ(pthread_create(thread, NULL, compute, (void *)kind), 0);
 }
 
-static void end(pthread_t thread)
+static void end(const pthread_t *threads, int count)
 {
 	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
-	CHECK_EQ(pthread_join(thread, NULL), 0);
+	for (int i = 0; i < count; i++)
+		CHECK_EQ(pthread_join(threads[i], NULL), 0);
 	__atomic_store_n(&stop, 0, __ATOMIC_RELAXED);
-}
-
-/* Until all that were sent have been handled, for long enough on any machine. */
-static void await(int signals)
-{
-	struct timespec until;
-	CHECK_EQ(clock_gettime(CLOCK_REALTIME, &until), 0);
-	until.tv_sec += 5;
-	for (int i = 0; i < signals; i++)
-		CHECK_EQ(sem_timedwait(&handled, &until), 0);
 }
 
 static void takes_signals(intptr_t kind)
@@ -166,7 +154,7 @@ static void takes_signals(intptr_t kind)
 		CHECK_EQ(pthread_kill(thread, SIGUSR1), 0);
 		await(1);
 	}
-	end(thread);
+	end(&thread, 1);
 }
 
 static void count(void *times)
@@ -212,55 +200,18 @@ static void leave_it_to_others(void)
 	for (int i = 0; i < TURNS; i++)
 		CHECK_EQ(usleep(1000), 0);
 	CHECK(now() - begin < 20);
-	for (int i = 0; i < THREADS; i++)
-		CHECK_EQ(pthread_kill(threads[i], SIGUSR1), 0);
-	await(THREADS);
-	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
-	for (int i = 0; i < THREADS; i++)
-		CHECK_EQ(pthread_join(threads[i], NULL), 0);
-	__atomic_store_n(&stop, 0, __ATOMIC_RELAXED);
-}
-
-/* As collectors stop the world. */
-static void on_stop(int signal)
-{
-	sigset_t mask;
-	(void)signal;
-	CHECK_EQ(sigfillset(&mask), 0);
-	CHECK_EQ(sigdelset(&mask, SIGUSR2), 0);
-	CHECK_EQ(sem_post(&handled), 0);
-	CHECK_ERRNO(sigsuspend(&mask), EINTR);
-	CHECK_EQ(sem_post(&handled), 0);
-}
-
-static void on_go(int signal)
-{
-	(void)signal;
+	send_all(threads, THREADS, SIGUSR1);
+	end(threads, THREADS);
 }
 
 static void are_stopped(void)
 {
-	enum { THREADS = COUNT };
-	pthread_t threads[THREADS];
-	struct sigaction action = { .sa_handler = on_stop, .sa_flags = SA_RESTART };
-	CHECK_EQ(sigaddset(&action.sa_mask, SIGUSR2), 0);
-	CHECK_EQ(sigaction(SIGUSR1, &action, NULL), 0);
-	action.sa_handler = on_go;
-	CHECK_EQ(sigaction(SIGUSR2, &action, NULL), 0);
-	for (int i = 0; i < THREADS; i++)
+	pthread_t threads[COUNT];
+	prepare_stops();
+	for (int i = 0; i < COUNT; i++)
 		make(&threads[i], i);
-	for (int round = 0; round < STOPS; round++) {
-		CHECK_EQ(usleep(1000), 0);
-		for (int i = 0; i < THREADS; i++)
-			CHECK_EQ(pthread_kill(threads[i], SIGUSR1), 0);
-		await(THREADS);
-		for (int i = 0; i < THREADS; i++)
-			CHECK_EQ(pthread_kill(threads[i], SIGUSR2), 0);
-		await(THREADS);
-	}
-	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
-	for (int i = 0; i < THREADS; i++)
-		CHECK_EQ(pthread_join(threads[i], NULL), 0);
+	stop_them(threads, COUNT, STOPS);
+	end(threads, COUNT);
 }
 
 int main(void)
