@@ -283,17 +283,15 @@ uint32_t kind_of_name(uint32_t index, const char *name)
  * they are, under an address that nothing has. */
 void kinds_forget_addresses(void)
 {
-	struct place_name name;
-
 	starters_forget_addresses();
 	for (uint32_t i = 0; i < KINDS_SIZE; i++) {
 		struct kind *kind = &map->kinds[i];
 
 		if (!load_acquire(&kind->use) || (kind->flags & KIND_MAIN))
 			continue;
-		if (!module_find(kind->start, &name) ||
+		if (!module_is_loaded(kind->start) ||
 		    (kind->refine && !(kind->flags & KIND_BY_NAME) &&
-		     !module_find(kind->refine, &name)))
+		     !module_is_loaded(kind->refine)))
 			store(&kind->start, NO_ADDRESS);
 	}
 }

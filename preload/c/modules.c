@@ -310,6 +310,16 @@ bool module_find(uintptr_t address, struct place_name *name)
 	return done;
 }
 
+bool module_is_loaded(uintptr_t address)
+{
+	struct place_name name;
+	struct object object;
+
+	if (find_object)
+		return find_object((void *)address, &object) == 0;
+	return module_find(address, &name);
+}
+
 bool module_program(struct place_name *name)
 {
 	*name = program;

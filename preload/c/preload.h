@@ -247,6 +247,8 @@ struct place_name {
 void modules_begin(void);
 /* Finds the module that `address` lies in. */
 bool module_find(uintptr_t address, struct place_name *name);
+/* Whether there is one. */
+bool module_is_loaded(uintptr_t address);
 /* The program itself, at offset 0. */
 bool module_program(struct place_name *name);
 size_t module_text(const struct place_name *name, char *out, size_t room);

@@ -248,12 +248,10 @@ bool starter_is_told_by_name(const struct starter *starter)
 
 void starters_forget_addresses(void)
 {
-	struct place_name name;
-
 	for (uint32_t i = 0; i < STARTERS_SIZE; i++) {
 		const uintptr_t start = load(&map->starters[i].start);
 
-		if (start > NO_ADDRESS && !module_find(start, &name))
+		if (start > NO_ADDRESS && !module_is_loaded(start))
 			store(&map->starters[i].start, NO_ADDRESS);
 	}
 }
