@@ -14,6 +14,8 @@
 //! A program without full threads pays for none of this: [`exist`] is false, and pins are not
 //! counted unless [`count_pins`] asks for it.
 
+mod answers;
+
 use core::cell::Cell;
 use core::ops::Deref;
 use core::ptr;
@@ -31,6 +33,9 @@ use crate::spins::Place;
 use crate::sys::libc_tls;
 use crate::worker::Worker;
 
+pub use self::answers::{answering, answering_at_locks, interruptibly, jumped};
+pub(crate) use self::answers::{answering_nowhere, answers, answers_at_locks, is_interruptible};
+
 /// What a full thread knows of itself, in its thread-local storage; empty in other threads'.
 struct Own {
     thread: Cell<Option<&'static Control>>,
@@ -41,8 +46,10 @@ struct Own {
     /// Where it was preempted last, and after how many activations.
     left_at: Cell<Place>,
     left_after: Cell<u32>,
-    /// It answers calls wherever it is: [`answering`].
+    /// It answers calls wherever it is ([`answering`]), or where it waits for a lock of the C
+    /// library's ([`answering_at_locks`]).
     answers: Cell<bool>,
+    answers_at_locks: Cell<bool>,
     /// When it has waited for a disk last.
     waited_ns: Cell<u64>,
     /// Of a kernel thread whose wait a handler ends: where its stack was ([`interruptibly`]).
@@ -60,6 +67,7 @@ impl Own {
             left_at: Cell::new(Place::NOWHERE),
             left_after: Cell::new(u32::MAX),
             answers: Cell::new(false),
+            answers_at_locks: Cell::new(false),
             waited_ns: Cell::new(0),
             interruptible: Cell::new(0),
             float: None,
@@ -199,58 +207,6 @@ pub(crate) fn waited_ns() -> u64 {
 /// The calling full thread has waited for a disk until now.
 pub(crate) fn has_waited(now: u64) {
     OWN.with(|own| own.waited_ns.set(now));
-}
-
-/// Makes a call of a guarded text (`preempt.rs`) in which the calling full thread may sleep for
-/// long, on its worker, and in which it holds nothing that the runtime needs: if it is called
-/// there, it answers at once.
-pub fn answering<T>(call: impl FnOnce() -> T) -> T {
-    let before = OWN.with(|own| own.answers.replace(true));
-    let result = call();
-    OWN.with(|own| own.answers.set(before));
-    result
-}
-
-/// Has the calling thread answer, in the middle of such a call perhaps, which what it runs then is
-/// not. It may end the thread, or jump ([`jumped`]).
-pub(crate) fn answering_nowhere(answer: impl FnOnce() -> bool) -> bool {
-    let before = OWN.with(|own| own.answers.replace(false));
-    let result = answer();
-    OWN.with(|own| own.answers.set(before));
-    result
-}
-
-/// The calling thread leaves by a jump what it is in the middle of, a call of [`answering`] or
-/// [`interruptibly`] perhaps; its stack pointer becomes `target`.
-pub fn jumped(target: usize) {
-    OWN.with(|own| {
-        own.answers.set(false);
-        // One within a handler, as a rule, leaves no call that the handler has interrupted.
-        if target > own.interruptible.get() {
-            own.interruptible.set(0);
-        }
-    });
-}
-
-/// Makes a call of a kernel thread's in which a wait ends as cancelled when the kernel ends its own
-/// for a signal handler.
-pub fn interruptibly<T>(call: impl FnOnce() -> T) -> T {
-    let marker = 0_u8;
-    let place = core::hint::black_box(&raw const marker) as usize;
-    let before = OWN.with(|own| own.interruptible.replace(place));
-    let result = call();
-    OWN.with(|own| own.interruptible.set(before));
-    result
-}
-
-/// Whether the calling thread is in a call of [`interruptibly`].
-pub(crate) fn is_interruptible() -> bool {
-    OWN.with(|own| own.interruptible.get() != 0)
-}
-
-/// Whether the calling thread is in a call of [`answering`].
-pub(crate) fn answers() -> bool {
-    OWN.with(|own| own.answers.get())
 }
 
 /// What [`OWN`] says of the context that the calling kernel thread is about to leave. In a

@@ -40,7 +40,8 @@
 //! the call, which has failed with EINTR, and answers by itself. A canceller calls the thread, too;
 //! who takes that call may not look for a cancellation, so both are looked for. A call of a guarded
 //! text in which a thread may sleep for long is made so that the thread answers in its middle
-//! ([`full::answering`]); it is not preempted there. So it does where the C library itself reads,
+//! ([`full::answering`]); it is not preempted there. In other calls it answers where it waits for a
+//! lock ([`full::answering_at_locks`]). So it does where the C library itself reads,
 //! writes or opens, as in stdio: natively handlers run there, too. The call fails with EINTR if a
 //! handler wants that, or the thread is cancelled: who has made it ends the thread, or its next
 //! point of cancellation does.
@@ -72,7 +73,7 @@ use crate::sys::signals::{self, Handler, Interrupted};
 use crate::sys::{clock, task};
 use crate::worker::Worker;
 
-use self::guarded::{c_library, guard_text, is_guarded, is_in_c_library};
+use self::guarded::{Calls, c_library, guard_text, is_guarded, is_in_c_library};
 
 /// `Control::cancel`: a full thread is called.
 pub(crate) const CANCEL_CALLED: u8 = 8;
@@ -331,7 +332,11 @@ fn look_behind(interrupted: &Interrupted) {
         .filter(|_| is_guarded(interrupted.ip()) && transfers(interrupted).is_none())
         .map(|me| {
             let waits = waits_in_c_library(interrupted);
-            (sched::is_called(me), guarded::calls(me, interrupted, waits))
+            let calls = match waits && full::answers_at_locks() {
+                true => Calls { may_leave: true, may_end: false },
+                false => guarded::calls(me, interrupted, waits),
+            };
+            (sched::is_called(me), calls)
         });
     let Some(here) = full::here() else { return };
     let worker = here.worker();

@@ -330,7 +330,8 @@ pub use crate::fork::{embed as embed_fork, in_child as forked_child};
 /// Keeps the calling full thread where it is while the pin lives: it is not preempted. It must be
 /// dropped by the thread that made it. For code that holds a lock that the scheduler's contexts
 /// need, too.
-pub use crate::full::{Pin, answering, before_filter, interruptibly, is_pinned, jumped, pin};
+pub use crate::full::{Pin, before_filter, is_pinned, pin};
+pub use crate::full::{answering, answering_at_locks, interruptibly, jumped};
 pub use crate::heap_use::{within as within_heap, without as without_heap_users};
 pub use crate::later::when_unpinned;
 
@@ -400,9 +401,7 @@ pub fn full_thread_bytes() -> usize {
 }
 
 pub use crate::sys::kernel_thread::start as start_kernel_thread;
-pub use crate::sys::libc_tls::late::{
-    LatePart, begin as begin_to_look_for_libraries, look as look_for_libraries,
-};
+pub use crate::sys::libc_tls::late::{LatePart, begin_to_look_for_libraries, look_for_libraries};
 pub use crate::sys::libc_tls::set_tid as set_tid_in_c_library;
 
 /// Gives a full thread that is older than a library the first values of the library's part.

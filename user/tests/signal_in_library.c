@@ -6,6 +6,8 @@
  */
 #define _GNU_SOURCE
 #include "stops.h"
+#include <dlfcn.h>
+#include <link.h>
 #include <sys/wait.h>
 
 enum { BYTES = 1 << 20, NUMBERS = 500, KILLS = 10, CANCELS = 10, TURNS = 20, STOPS = 30 };
@@ -111,9 +113,55 @@ static void fork_one(int *numbers)
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == numbers[0]);
 }
 
+static int count_one(struct dl_phdr_info *info, size_t bytes, void *count)
+{
+	CHECK(bytes >= sizeof(*info));
+	++*(int *)count;
+	return 0;
+}
+
+static void go_through(int *numbers)
+{
+	int count = 0;
+	(void)numbers;
+	CHECK_EQ(dl_iterate_phdr(count_one, &count), 0);
+	CHECK(count > 1);
+}
+
+static void look_up(int *numbers)
+{
+	(void)numbers;
+	CHECK(dlsym(RTLD_DEFAULT, "printf"));
+	CHECK(!dlsym(RTLD_DEFAULT, "signal_in_library"));
+}
+
+static void load_one(int *numbers)
+{
+	void *library = dlopen("libm.so.6", RTLD_NOW);
+	(void)numbers;
+	CHECK(library);
+	CHECK(dlsym(library, "cos"));
+	CHECK_EQ(dlclose(library), 0);
+}
+
+static void *same(void *value)
+{
+	return value;
+}
+
+static void make_one(int *numbers)
+{
+	pthread_t thread;
+	void *value;
+	CHECK_EQ(pthread_create(&thread, NULL, same, numbers), 0);
+	CHECK_EQ(pthread_join(thread, &value), 0);
+	CHECK(value == numbers);
+}
+
 /* In the first ones a thread may be cancelled at any time: natively, too. */
-static void (*const KINDS[])(int *) = { fill,	  measure,   sort,     print,	parse,
-					allocate, print_out, open_one, fork_one };
+static void (*const KINDS[])(int *) = { fill,	   measure,  sort,    print,	parse,
+					allocate,  print_out, open_one, fork_one, go_through,
+					look_up, load_one, load_one, make_one };
 enum { CANCELLED = 5, COUNT = sizeof(KINDS) / sizeof(*KINDS) };
 
 static void *compute(void *kind)

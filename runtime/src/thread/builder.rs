@@ -403,13 +403,14 @@ impl Builder {
 /// the slot is given back.
 #[cold]
 fn give_block(thread: &'static Control, is_kept: bool) -> io::Result<()> {
-    // The C library's lock of its list of libraries is not for a thread that does not run.
-    let _pin = full::pin();
     let low = thread.stack.get().wrapping_add(memory::PAGE);
     let seen = libc_tls::Stack { low, bytes: thread.stack_usable() };
     // SAFETY: the top of the new thread's stack, which has room for a block: the size class was
     // chosen so.
-    let made = unsafe { libc_tls::prepare(thread.thread_pointer(), &seen, thread.slot(), is_kept) };
+    let prepare =
+        || unsafe { libc_tls::prepare(thread.thread_pointer(), &seen, thread.slot(), is_kept) };
+    // It waits for the C library's lock of its list of libraries, with which nobody is left.
+    let made = full::answering_at_locks(prepare);
     match made {
         // SAFETY: prepared just now.
         Ok(()) => unsafe { full::introduce(thread.thread_pointer(), thread) },

@@ -217,11 +217,12 @@ extern "C" fn at_the_end() {
 /// What the account knows of a thread that is to be made.
 pub fn plan(origin: &Origin, wanted: &Wanted) -> Planned {
     let Some(host) = host() else { return without_account(origin, wanted) };
-    let _pin = raw::pin();
+    let pinned = raw::pin();
     // SAFETY: the library's functions; the argument is looked at as far as it can be read.
     let (number, usual) = unsafe {
         ((host.kind)(origin.start, origin.argument, origin.site), (host.default_stack)())
     };
+    drop(pinned);
     let asked = wanted.asked_bytes.unwrap_or(usual);
     let is_explicit = asked != usual;
     let kind = &KINDS[number as usize];
@@ -262,6 +263,7 @@ fn is_chosen(kind: &Kind) -> bool {
 #[cold]
 fn learn(host: &Host, number: u32, start: usize) {
     let kind = &KINDS[number as usize];
+    let pinned = raw::pin();
     for (index, flags) in [0, host::EXPLICIT].into_iter().enumerate() {
         let said = host.describe(number, flags);
         let is_forced = said.flags & host::FORCED != 0;
@@ -274,6 +276,7 @@ fn learn(host: &Host, number: u32, start: usize) {
         kind.stack[index].store(bytes as u32, Relaxed);
     }
     let said = host.describe(number, 0);
+    drop(pinned);
     kind.is_by_name.store(said.flags & host::BY_NAME != 0, Relaxed);
     let role = said.role().unwrap_or_else(|| identity::describe(start));
     kind.role.store(raw::intern_role(&role).into(), Relaxed);

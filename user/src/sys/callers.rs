@@ -74,9 +74,9 @@ struct Known {
     /// Its `fork`, which has all of the allocator's locks while it copies the process.
     fork: usize,
     loader: Option<Library>,
-    /// This library, and its functions that the C library calls and that call it.
-    own: Library,
-    between: [usize; 2],
+    /// This library and others of heddle's, and their functions that the C library calls, or that
+    /// call it, and hold nothing meanwhile.
+    own: Vec<(Library, Vec<usize>)>,
 }
 
 static KNOWN: OnceLock<Known> = OnceLock::new();
@@ -127,7 +127,6 @@ impl Known {
     fn find() -> Option<Known> {
         let allocator = heap::text();
         let c_library = Library::find(allocator.start.midpoint(allocator.end))?;
-        let own = Library::find(prepare as *const () as usize)?;
         // The first name is nobody else's.
         let fork = [c"__libc_fork", c"fork"].map(|name| {
             // SAFETY: a text.
@@ -135,17 +134,23 @@ impl Known {
         });
         let fork = fork.into_iter().find(|&address| address != 0)?;
         let loader = Library::find(__tls_get_addr as *const () as usize);
-        Some(Known { c_library, allocator, fork, loader, own, between: stdio::between() })
+        let own = Library::find(prepare as *const () as usize)?;
+        let mut own = vec![(own, stdio::between().to_vec())];
+        // The other library's, if it is here: it waits for the loader's lock before all else.
+        let close = libc::dlclose as *const () as usize;
+        let other = Library::find(close).filter(|it| it.text != c_library.text);
+        own.extend(other.filter(|_| raw::is_guarded(close)).map(|it| (it, vec![close])));
+        Some(Known { c_library, allocator, fork, loader, own })
     }
 
     /// # Safety
     /// As [`Frame::word`].
     unsafe fn caller(&self, frame: &Frame, waits: bool) -> Caller {
         let place = frame.place();
-        let has_place = |library: &&Library| library.text.contains(&place);
-        let own = Some(&self.own).filter(has_place).filter(|_| !frame.is_interrupted);
-        let loader = self.loader.as_ref().filter(has_place).filter(|_| waits);
-        let library = own.or(loader).unwrap_or(&self.c_library);
+        let has_place = |library: &Library| library.text.contains(&place);
+        let own = self.own.iter().find(|(own, _)| has_place(own) && !frame.is_interrupted);
+        let loader = self.loader.as_ref().filter(|it| waits && has_place(it));
+        let library = own.map(|(own, _)| own).or(loader).unwrap_or(&self.c_library);
         if !library.text.contains(&place) {
             // Else what comes before the C library, or the loader's; or no code: some of the C
             // library's functions are written by hand, and have no tables.
@@ -158,7 +163,7 @@ impl Known {
             Some((function, caller))
                 if !self.allocator.contains(&place)
                     && (function != self.fork || waits)
-                    && own.is_some() == self.between.contains(&function) =>
+                    && own.is_none_or(|(_, between)| between.contains(&function)) =>
             {
                 Caller::Frame(caller)
             }

@@ -21,6 +21,7 @@ use core::slice;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 
+use heddle::raw;
 use libc::{FILE, dl_phdr_info, ssize_t};
 
 use crate::calls::comm;
@@ -124,14 +125,14 @@ unsafe fn opened(mode: *const c_char, open: impl FnOnce() -> *mut FILE) -> *mut 
     let is_point = !letters.iter().take(LETTERS).skip(1).any(|letter| *letter == b'c');
     if !is_point {
         let was_enabled = cancel::hold_back();
-        let stream = signals::answering_at_locks(open);
+        let stream = raw::answering_at_locks(open);
         cancel::put_back(was_enabled);
         return stream;
     }
     if cancel::check() {
         cancel::act();
     }
-    let stream = signals::answering_at_locks(open);
+    let stream = raw::answering_at_locks(open);
     if stream.is_null() && errno::get() == libc::EINTR && cancel::check() {
         cancel::act();
     }
@@ -213,7 +214,7 @@ unsafe extern "C-unwind" fn heddle_user_fclose(stream: *mut FILE) -> c_int {
                 comm::before_close(fd);
             }
         }
-        signals::answering_at_locks(|| real::fclose(stream))
+        raw::answering_at_locks(|| real::fclose(stream))
     }
 }
 

@@ -16,7 +16,7 @@ use core::sync::atomic::fence;
 use heddle::raw::{self, Calls};
 use libc::pthread_t;
 
-use super::{Pthread, cleanup, end, find, fork, kernel, running, signals, this};
+use super::{Pthread, cleanup, end, find, fork, kernel, running, this};
 use crate::real;
 use crate::sys::callers;
 
@@ -76,8 +76,7 @@ pub fn is_asynchronous() -> bool {
 /// As [`callers::are_program`].
 pub unsafe fn calls(context: *mut c_void, top: usize, waits: bool) -> Calls {
     // SAFETY: as the caller promises.
-    let is_program = || unsafe { callers::are_program(context, top, waits) };
-    let may_leave = waits && signals::answers_at_locks() || is_program();
+    let may_leave = unsafe { callers::are_program(context, top, waits) };
     Calls { may_leave, may_end: may_leave && !waits && !cleanup::is_put_off() }
 }
 

@@ -10,6 +10,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 
+use heddle::raw;
 use libc::pthread_t;
 
 use super::{Pthread, find, own, said, this};
@@ -59,7 +60,8 @@ pub fn describe(address: usize) -> String {
     let mut info = MaybeUninit::<libc::Dl_info>::uninit();
     // SAFETY: a valid place, which is filled if the call succeeds; texts live with their library.
     unsafe {
-        if libc::dladdr(address as *const c_void, info.as_mut_ptr()) == 0 {
+        let look = || libc::dladdr(address as *const c_void, info.as_mut_ptr());
+        if raw::answering_at_locks(look) == 0 {
             return format!("{address:#x}");
         }
         let info = info.assume_init();

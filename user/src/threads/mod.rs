@@ -103,8 +103,6 @@ struct Own {
     exception: Cell<UnwindException>,
     /// Written by itself alone.
     asynchronous: AtomicBool,
-    /// It is in a call of the C library's for which this library holds nothing.
-    holds_nothing: Cell<bool>,
     tripwire: Tripwire,
     /// The word that its end clears: `set_tid_address`.
     end_word: Cell<*mut u32>,
@@ -120,7 +118,6 @@ impl Default for Own {
             base: Cell::new(0),
             exception: Cell::new(UnwindException::default()),
             asynchronous: AtomicBool::new(false),
-            holds_nothing: Cell::new(false),
             tripwire: Tripwire::default(),
             end_word: Cell::new(core::ptr::null_mut()),
             lent: Lent::default(),

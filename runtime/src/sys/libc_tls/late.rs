@@ -32,7 +32,7 @@ pub struct LatePart {
 }
 
 /// A library with such a part: its number, where it lies, and its program header for TLS.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 struct Library {
     module: usize,
     base: usize,
@@ -64,24 +64,45 @@ fn seen() -> Option<MutexGuard<'static, Option<Seen>>> {
 }
 
 /// Notes what is there before the first full thread; later calls do nothing.
-pub fn begin() {
+pub fn begin_to_look_for_libraries() {
     let _pin = crate::full::pin();
     if let Some(mut seen) = seen() {
         seen.get_or_insert_with(look_around);
     }
 }
 
-/// Calls `give` with each part that came since the last look.
-pub fn look(mut give: impl FnMut(&LatePart)) {
-    let _pin = crate::full::pin();
-    let Some(mut seen) = seen() else { return };
-    let Some(before) = seen.as_mut().filter(|seen| seen.loads != loads()) else { return };
-    let now = look_around();
-    let is_known = |library: &Library| {
-        before.libraries.iter().any(|it| (it.module, it.base) == (library.module, library.base))
+/// What came since the last look.
+pub struct News {
+    now: Seen,
+    /// Where what is new is, by the library.
+    parts: Vec<(Library, LatePart)>,
+}
+
+/// Looks whether libraries came since the last look. It waits for the loader's locks, and holds
+/// nothing meanwhile: who has them may be stopped by a signal, and so the caller may be.
+pub fn look_for_libraries() -> Option<News> {
+    let loads = loads();
+    let known = {
+        let _pin = crate::full::pin();
+        let seen = seen()?;
+        seen.as_ref().filter(|seen| seen.loads != loads)?.libraries.clone()
     };
-    now.libraries.iter().filter(|it| !is_known(it)).filter_map(part).for_each(|it| give(&it));
-    *before = now;
+    let now = look_around();
+    let new = now.libraries.iter().filter(|it| !known.contains(it));
+    let parts = new.filter_map(|it| Some((*it, part(it)?))).collect();
+    Some(News { now, parts })
+}
+
+impl News {
+    /// Calls `give` with each part that nobody else has given meanwhile.
+    pub fn give(self, mut give: impl FnMut(&LatePart)) {
+        let _pin = crate::full::pin();
+        let Some(mut seen) = seen() else { return };
+        let Some(before) = seen.as_mut().filter(|seen| seen.loads < self.now.loads) else { return };
+        let is_known = |library: &Library| before.libraries.contains(library);
+        self.parts.iter().filter(|(it, _)| !is_known(it)).for_each(|(_, part)| give(part));
+        *before = self.now;
+    }
 }
 
 /// Where the library's part is in each block, by where it is in the caller's.
@@ -138,25 +159,44 @@ fn loads() -> u64 {
 
 fn look_around() -> Seen {
     /// # Safety
-    /// 1. Called by `dl_iterate_phdr` with a list of libraries.
+    /// 1. Called by `dl_iterate_phdr` with an [`Around`].
     unsafe extern "C" fn add(
         info: *mut libc::dl_phdr_info,
         bytes: usize,
-        libraries: *mut c_void,
+        around: *mut c_void,
     ) -> c_int {
         // SAFETY: by 1; `bytes` says which fields there are.
-        let (info, libraries) = unsafe { (&*info, &mut *libraries.cast::<Vec<Library>>()) };
-        if bytes >= size_of::<libc::dl_phdr_info>() {
-            libraries.extend(library(info));
+        let (info, around) = unsafe { (&*info, &mut *around.cast::<Around>()) };
+        if bytes < size_of::<libc::dl_phdr_info>() {
+            return 0;
+        }
+        around.loads = info.dlpi_adds;
+        if let Some(library) = library(info) {
+            around.count += 1;
+            if around.libraries.len() < around.libraries.capacity() {
+                around.libraries.push(library);
+            }
         }
         0
     }
-    // Before the look, so that the next one sees what comes during this one.
-    let loads = loads();
-    let mut libraries: Vec<Library> = Vec::new();
-    // SAFETY: the callback gets what it expects.
-    unsafe { libc::dl_iterate_phdr(Some(add), (&raw mut libraries).cast()) };
-    Seen { loads, libraries }
+    let mut around = Around { loads: 0, count: 0, libraries: Vec::new() };
+    loop {
+        // SAFETY: the callback gets what it expects.
+        unsafe { libc::dl_iterate_phdr(Some(add), (&raw mut around).cast()) };
+        let Around { loads, count, libraries } = around;
+        if count == libraries.len() {
+            return Seen { loads, libraries };
+        }
+        around = Around { loads, count: 0, libraries: Vec::with_capacity(count) };
+    }
+}
+
+/// What `dl_iterate_phdr` goes through, in one hold of the loader's lock, under which nothing is
+/// allocated: who has an allocator's lock may wait for that.
+struct Around {
+    loads: u64,
+    count: usize,
+    libraries: Vec<Library>,
 }
 
 /// The library, if it has a part with first values that every thread must have at once.

@@ -13,26 +13,7 @@ use crate::threads::{cancel, this};
 /// What a full thread runs that was called while it computed, or in a call that is not heddle's.
 /// True: that one is to fail. Unless it `may_end` it is called again if that is due.
 pub fn answer(may_end: bool) -> bool {
-    // A handler is not in that call. It may jump out of it.
-    let held_nothing = this().is_some_and(|me| me.own.holds_nothing.replace(false));
-    let ran = called_where(may_end);
-    this().into_iter().for_each(|me| me.own.holds_nothing.set(held_nothing));
-    ran == Ran::Interrupting
-}
-
-/// Makes a call of the C library's while this library holds nothing: the calling full thread
-/// answers where it waits there for a lock, for who has that may be stopped in a handler.
-pub fn answering_at_locks<T>(call: impl FnOnce() -> T) -> T {
-    let Some(me) = this() else { return call() };
-    let before = me.own.holds_nothing.replace(true);
-    let result = call();
-    me.own.holds_nothing.set(before);
-    result
-}
-
-/// Whether the calling full thread is in such a call.
-pub fn answers_at_locks() -> bool {
-    this().is_some_and(|me| me.own.holds_nothing.get())
+    called_where(may_end) == Ran::Interrupting
 }
 
 /// Runs what the calling full thread was called for, unless the call that it is in does so itself.

@@ -70,9 +70,7 @@ use crate::errno;
 use crate::sync::shared;
 use crate::sys::kept::has_none;
 
-pub use self::called::{
-    answer, answer_if_called, answering_at_locks, answers_at_locks, are_answered, called,
-};
+pub use self::called::{answer, answer_if_called, are_answered, called};
 pub use self::masked::Masked;
 pub use self::pending::bit;
 pub use self::queue::queue_info;
