@@ -94,7 +94,7 @@ pub(super) struct Calm {
     /// Looks in a row that have found blocked workers alone, and how many there have to be.
     looks: u32,
     needed: u32,
-    /// How long it has slept without being ended.
+    /// For how long that has been so.
     lasted: Duration,
 }
 
@@ -103,9 +103,12 @@ impl Calm {
         Calm { looks: 0, needed: LOOKS, lasted: Duration::ZERO }
     }
 
-    /// A look has found blocked workers alone, or not.
-    pub fn note(&mut self, is_calm: bool) {
+    /// A look has found blocked workers alone, or not, a `tick` after the one before.
+    pub fn note(&mut self, is_calm: bool, tick: Duration) {
         if is_calm {
+            if self.looks != 0 && !self.is_reached() {
+                self.lasted += tick;
+            }
             self.looks = self.looks.saturating_add(1);
         } else {
             self.end();
@@ -131,7 +134,7 @@ impl Watch {
 
     /// See [`Calm::note`].
     pub(super) fn note_calm(&mut self, is_calm: bool) {
-        self.calm.note(is_calm);
+        self.calm.note(is_calm, self.tick);
     }
 
     /// Sleeps until the next look, or until there is something to do.
@@ -173,10 +176,12 @@ fn waits_for_events(worker: &'static Worker) -> bool {
 mod tests {
     use super::*;
 
+    const TICK: Duration = Duration::from_micros(100);
+
     fn looks_until_calm(calm: &mut Calm) -> u32 {
         (1..=LOOKS + 1)
             .find(|_| {
-                calm.note(true);
+                calm.note(true, TICK);
                 calm.is_reached()
             })
             .expect("it gets calm")
@@ -186,13 +191,16 @@ mod tests {
     fn who_breaks_it_often_is_looked_at_for_long() {
         let mut calm = Calm::new();
         assert_eq!(looks_until_calm(&mut calm), LOOKS);
-        calm.lasted = RARE;
-        calm.note(false);
+        assert_eq!(calm.lasted, TICK * (LOOKS - 1));
+        // The time of the looks counts, too.
+        calm.lasted += RARE - calm.lasted;
+        calm.note(false, TICK);
         assert!(!calm.is_reached());
         // While it is not calm all the time.
-        calm.note(false);
+        calm.note(false, TICK);
         assert_eq!(looks_until_calm(&mut calm), FEW_LOOKS);
-        calm.lasted = RARE / 2;
+        assert_eq!(calm.lasted, TICK);
+        // After a sleep that was ended at once.
         calm.end();
         assert_eq!(looks_until_calm(&mut calm), LOOKS);
     }
