@@ -11,6 +11,7 @@ mod count;
 mod seats;
 mod wakes;
 
+use core::cell::Cell;
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize};
@@ -124,15 +125,31 @@ pub(crate) fn try_get_or_start() -> io::Result<&'static Runtime> {
 }
 
 /// Makes the table and the slab, without which no thread can have a control block; no kernel
-/// thread is started, so a program may still fork.
+/// thread is started, so a program may still fork. An error, too, in the middle of that.
 pub fn prepare() -> io::Result<()> {
     if control::is_reserved() {
         return Ok(());
     }
+    if PREPARES.get() {
+        return Err(io::Error::other("what waits stand on is being made"));
+    }
     let _guard = STARTING.lock().unwrap_or_else(|poison| poison.into_inner());
     // What is wrong with the settings is told by the start; who waits needs none of them.
-    let backend = Config::new().resolve().map_or(Backend::User, |settings| settings.backend);
-    prepare_locked(backend)
+    let backend = || Config::new().resolve().map_or(Backend::User, |settings| settings.backend);
+    preparing(|| prepare_locked(backend()))
+}
+
+thread_local! {
+    /// The calling thread is in [`prepare_locked`]. It may wait there: the C library allocates for
+    /// it, by an allocator of the program's, whose lock another thread has.
+    static PREPARES: Cell<bool> = const { Cell::new(false) };
+}
+
+fn preparing<T>(prepare: impl FnOnce() -> T) -> T {
+    PREPARES.set(true);
+    let result = prepare();
+    PREPARES.set(false);
+    result
 }
 
 /// The caller holds `STARTING`.
@@ -159,7 +176,7 @@ pub(crate) fn start(config: Settings) -> io::Result<()> {
     say::begin();
     crate::config::warn_of_misspelled_names();
     let config = config.fitting();
-    prepare_locked(config.backend)?;
+    preparing(|| prepare_locked(config.backend))?;
     crate::trace::open()?;
     let mut unstarted = UNSTARTED.lock().unwrap_or_else(|poison| poison.into_inner());
     let runtime = match unstarted.take() {

@@ -21,6 +21,8 @@ use core::{mem, ptr};
 
 use heddle::raw::within_heap;
 
+use super::symbol;
+
 /// What the C library's `malloc` aligns to.
 const ALIGNED: usize = 2 * size_of::<usize>();
 
@@ -51,15 +53,11 @@ fn found(place: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     if address.is_null() { find(place, name) } else { address }
 }
 
-/// Allocates nothing: the library is loaded, and the name is there.
+/// Allocates nothing, as `dlopen` would even for a library that is loaded: by the program's
+/// allocator, whose lock may be held by who waits for what the caller holds.
 #[cold]
 fn find(place: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
-    // SAFETY: texts. A library's handle leads to it and to what it needs (the loader), whatever
-    // else is loaded.
-    let address = unsafe {
-        let library = libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
-        if library.is_null() { library } else { libc::dlsym(library, name.as_ptr()) }
-    };
+    let address = symbol::of_c_library(name);
     if address.is_null() {
         // SAFETY: ends the process.
         unsafe { libc::abort() };

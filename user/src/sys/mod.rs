@@ -22,4 +22,5 @@ pub mod robust;
 pub mod scheduling;
 pub mod signals;
 mod stdio;
+mod symbol;
 mod syscall;

@@ -81,6 +81,9 @@ pub struct News {
 /// Looks whether libraries came since the last look. It waits for the loader's locks, and holds
 /// nothing meanwhile: who has them may be stopped by a signal, and so the caller may be.
 pub fn look_for_libraries() -> Option<News> {
+    if !crate::full::exist() {
+        return None;
+    }
     let loads = loads();
     let known = {
         let _pin = crate::full::pin();
