@@ -12,7 +12,7 @@ use std::mem::offset_of;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, RawDir};
 
 use crate::header::Header;
 use crate::layout::TableHeader;
@@ -23,6 +23,9 @@ use crate::{Error, Fault, Fields, State, copy, process};
 
 /// Behind the name of a table that is not the only one of its process.
 pub const ACCOUNT_SUFFIX: &str = ".account";
+
+/// Bytes for the entries that one system call tells.
+const ENTRIES_BYTES: usize = 8 << 10;
 
 /// A window on a process's thread table.
 #[derive(Debug)]
@@ -197,13 +200,23 @@ pub fn run_pids(run: u64) -> io::Result<Vec<i32>> {
 }
 
 /// The pids in the names of the files in shared memory.
+///
+/// Not by std's `read_dir`: the C library allocates for it, and a process lists them as it makes
+/// its table, where it may not wait for an allocator of the program's.
 pub(crate) fn shared_pids() -> io::Result<Vec<i32>> {
-    let entries = match fs::read_dir(SHARED_DIR) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = match rustix::fs::open(SHARED_DIR, flags, Mode::empty()) {
+        Ok(folder) => folder,
+        Err(rustix::io::Errno::NOENT) => return Ok(Vec::new()),
+        Err(error) => return Err(error.into()),
     };
-    Ok(entries.filter_map(|entry| parse_pid(entry.ok()?.file_name().to_str()?)).collect())
+    let mut space = Vec::with_capacity(ENTRIES_BYTES);
+    let mut entries = RawDir::new(&folder, space.spare_capacity_mut());
+    let mut pids = Vec::new();
+    while let Some(entry) = entries.next() {
+        pids.extend(entry?.file_name().to_str().ok().and_then(parse_pid));
+    }
+    Ok(pids)
 }
 
 /// The pid in a table's file name. Only the canonical form counts: "heddle.007" is nobody's.

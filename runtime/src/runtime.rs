@@ -140,8 +140,8 @@ pub fn prepare() -> io::Result<()> {
 }
 
 thread_local! {
-    /// The calling thread is in [`prepare_locked`]. It may wait there: the C library allocates for
-    /// it, by an allocator of the program's, whose lock another thread has.
+    /// The calling thread makes the table and the slab. It may wait there: the C library allocates
+    /// for it, by an allocator of the program's, whose lock another thread has.
     static PREPARES: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -173,10 +173,12 @@ pub(crate) fn start(config: Settings) -> io::Result<()> {
         let text = "heddle's runtime runs already";
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
     }
-    say::begin();
-    crate::config::warn_of_misspelled_names();
-    let config = config.fitting();
-    preparing(|| prepare_locked(config.backend))?;
+    let config = preparing(|| {
+        say::begin();
+        crate::config::warn_of_misspelled_names();
+        let config = config.fitting();
+        prepare_locked(config.backend).map(|()| config)
+    })?;
     crate::trace::open()?;
     let mut unstarted = UNSTARTED.lock().unwrap_or_else(|poison| poison.into_inner());
     let runtime = match unstarted.take() {

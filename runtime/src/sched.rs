@@ -75,7 +75,8 @@ pub(crate) fn become_kernel_thread() {
 /// The calling thread: a user-level thread on a worker, else the kernel thread.
 ///
 /// # Panics
-/// When the kernel thread has no control block and there is no memory for one.
+/// When the kernel thread has no control block and there is no memory for one, or it is making what
+/// these lie in.
 #[inline(always)]
 pub(crate) fn current() -> &'static Control {
     match try_current() {

@@ -1,6 +1,7 @@
 //! In which calls a full thread answers that is called, and a kernel thread's wait ends.
 //!
-//! Invariant: what a thread runs as its answer is in none of these calls, and a jump leaves them.
+//! Invariant: what a thread runs as its answer to a call (`preempt.rs`) is in none of these, and a
+//! jump leaves them.
 
 use super::OWN;
 

@@ -409,7 +409,7 @@ fn give_block(thread: &'static Control, is_kept: bool) -> io::Result<()> {
     // chosen so.
     let prepare =
         || unsafe { libc_tls::prepare(thread.thread_pointer(), &seen, thread.slot(), is_kept) };
-    // It waits for the C library's lock of its list of libraries, with which nobody is left.
+    // It may wait for the C library's lock of its list of libraries.
     let made = full::answering_at_locks(prepare);
     match made {
         // SAFETY: prepared just now.

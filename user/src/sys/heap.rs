@@ -57,7 +57,15 @@ fn found(place: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
 /// allocator, whose lock may be held by who waits for what the caller holds.
 #[cold]
 fn find(place: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
-    let address = symbol::of_c_library(name);
+    let mut address = symbol::of_c_library(name);
+    if address.is_null() {
+        // SAFETY: texts. A library's handle leads to it and to what it needs, whatever else is
+        // loaded. This may allocate.
+        address = unsafe {
+            let library = libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+            if library.is_null() { library } else { libc::dlsym(library, name.as_ptr()) }
+        };
+    }
     if address.is_null() {
         // SAFETY: ends the process.
         unsafe { libc::abort() };
@@ -75,7 +83,7 @@ extern "C" fn at_load() {
     find(free, c"__libc_free");
 }
 
-/// Before the program runs: `dlsym` in the middle of it might wait for a lock that it holds.
+/// Before the program runs: in the middle of it this might wait for a lock that it holds.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = at_load;

@@ -17,8 +17,9 @@ const END: usize = 0;
 const TEXTS: usize = 5;
 const SYMBOLS: usize = 6;
 const HASHES: usize = 0x6fff_fef5;
-/// The section of a symbol that is another library's.
+/// The section of a symbol that is another library's; and the kind of a function's.
 const UNDEFINED: u16 = 0;
+const FUNCTION: u8 = 2;
 /// Words before the filter of a table of hashes.
 const HEADER: usize = 4;
 
@@ -37,7 +38,7 @@ struct Tables {
     hashes: *const u32,
 }
 
-/// Where the function of this name is; null if the library has none.
+/// Where the function of this name is; null if the library has none, or is not found.
 pub fn of_c_library(name: &CStr) -> *mut c_void {
     let (mut info, mut library) = (MaybeUninit::<Dl_info>::uninit(), ptr::null_mut());
     // Nobody else has one of that name.
@@ -98,7 +99,8 @@ impl Tables {
             let text = self.texts.wrapping_add(symbol.st_name as usize);
             // SAFETY: by 1.
             let is_it = || unsafe { CStr::from_ptr(text) } == name;
-            if here | 1 == wanted | 1 && symbol.st_shndx != UNDEFINED && is_it() {
+            let is_function = symbol.st_info & 15 == FUNCTION && symbol.st_shndx != UNDEFINED;
+            if here | 1 == wanted | 1 && is_function && is_it() {
                 return Some(ptr::with_exposed_provenance_mut(
                     self.base + symbol.st_value as usize,
                 ));

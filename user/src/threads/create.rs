@@ -28,8 +28,8 @@ use super::attributes::Wanted;
 use super::schedule::{self, Schedule};
 use super::signals::{self, Signals, process};
 use super::{
-    About, DETACHED, JOINABLE, Own, Pthread, Start, affinity, count_in, count_out, debugger, end,
-    fork, kernel, own, registry, said, stuck,
+    About, DETACHED, JOINABLE, Own, Pthread, Start, affinity, count_in, debugger, end, fork,
+    kernel, own, registry, said, stuck,
 };
 use crate::account::{self, Origin, tripwire};
 use crate::sync::layout;
@@ -37,7 +37,7 @@ use crate::sys::{callers, interruptible, kept};
 use crate::{environment, errno};
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn heddle_user_pthread_create(
+pub unsafe extern "C-unwind" fn heddle_user_pthread_create(
     thread: *mut pthread_t,
     attr: *const pthread_attr_t,
     start: Start,
@@ -210,8 +210,9 @@ unsafe fn create(
     if let Some(priority) = schedule.critical().or(planned_priority) {
         builder = builder.priority(priority);
     }
-    let living = count_in();
     let describe = |made: raw::Made, me: *const Pthread| {
+        // Not before: who makes a thread may leave that for good, by a jump of its handler.
+        let living = count_in();
         raw::detach(&made.thread);
         let name = made.thread_pointer as pthread_t;
         // SAFETY: the thread can't run yet; the caller's place.
@@ -248,8 +249,7 @@ unsafe fn create(
     // SAFETY: the start function may run there, with what describes the thread.
     let started = unsafe { raw::spawn_described(builder, run, describe, introduce) };
     if let Err(error) = &started {
-        count_out();
-        // After another error a kernel thread is made, and counted as one.
+        // After another error a kernel thread is made.
         if error.kind() == io::ErrorKind::OutOfMemory {
             account::failed(&planned);
         }

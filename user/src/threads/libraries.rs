@@ -11,8 +11,8 @@ use super::registry;
 
 /// Before each `dlsym` of the program.
 #[unsafe(no_mangle)]
-extern "C" fn heddle_user_before_dlsym() {
-    let Some(news) = raw::answering_at_locks(raw::look_for_libraries) else { return };
+extern "C-unwind" fn heddle_user_before_dlsym() {
+    let Some(news) = raw::look_for_libraries() else { return };
     news.give(|part| {
         let _none = registry::find_from(0, |thread| {
             if let Some(thread) = thread.thread() {

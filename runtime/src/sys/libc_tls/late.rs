@@ -16,6 +16,7 @@ use std::slice;
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use super::functions;
+use crate::full::answering_at_locks;
 
 /// DT_FLAGS, and its bit that says that a library has initial-exec TLS.
 const DT_FLAGS: i64 = 30;
@@ -90,9 +91,18 @@ pub fn look_for_libraries() -> Option<News> {
         let seen = seen()?;
         seen.as_ref().filter(|seen| seen.loads != loads)?.libraries.clone()
     };
-    let now = look_around();
-    let new = now.libraries.iter().filter(|it| !known.contains(it));
-    let parts = new.filter_map(|it| Some((*it, part(it)?))).collect();
+    let mut now = look_around();
+    let mut parts = Vec::new();
+    // One that has no place yet is being loaded: the next look finds it again.
+    let mut is_whole = true;
+    now.libraries.retain(|it| {
+        let is_known = known.contains(it);
+        let part = if is_known { None } else { part(it) };
+        parts.extend(part.map(|part| (*it, part)));
+        is_whole &= is_known || part.is_some();
+        is_known || part.is_some()
+    });
+    now.loads -= u64::from(!is_whole);
     Some(News { now, parts })
 }
 
@@ -114,9 +124,11 @@ fn part(library: &Library) -> Option<LatePart> {
     // SAFETY: the C library's function, by the processor's ABI.
     let get: extern "C" fn(*const [usize; 2]) -> *mut c_void = unsafe { core::mem::transmute(get) };
     let own = crate::arch::thread_pointer();
-    let place = get(&[library.module, 0]) as usize;
+    let place = answering_at_locks(|| get(&[library.module, 0])) as usize;
     let offset = place.wrapping_sub(own) as isize;
-    Some(LatePart { offset, bytes: library.bytes, image: library.image })
+    let (below, above) = super::block_bounds();
+    let is_inside = offset >= -below && offset.checked_add_unsigned(library.bytes)? <= above;
+    is_inside.then_some(LatePart { offset, bytes: library.bytes, image: library.image })
 }
 
 /// Fills the part in, in the block with the thread pointer `tls`; see the file's invariant.
@@ -124,12 +136,7 @@ fn part(library: &Library) -> Option<LatePart> {
 /// # Safety
 /// 1. The block is in use, and its thread does not end meanwhile.
 pub(crate) unsafe fn give(tls: *mut u8, part: &LatePart) {
-    let (below, above) = super::block_bounds();
-    let end = part.offset.saturating_add_unsigned(part.bytes);
-    if part.offset < -below || end > above {
-        return;
-    }
-    // SAFETY: by 1, and it lies inside the block.
+    // SAFETY: by 1, and it lies inside the block, as it does in the caller's.
     unsafe {
         let own = tls.wrapping_offset(part.offset);
         if slice::from_raw_parts(own, part.bytes).iter().all(|&byte| byte == 0) {
@@ -156,7 +163,7 @@ fn loads() -> u64 {
     }
     let mut count = 0_u64;
     // SAFETY: the callback gets what it expects.
-    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut count).cast()) };
+    answering_at_locks(|| unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut count).cast()) });
     count
 }
 
@@ -184,8 +191,9 @@ fn look_around() -> Seen {
     }
     let mut around = Around { loads: 0, count: 0, libraries: Vec::new() };
     loop {
+        let place = (&raw mut around).cast();
         // SAFETY: the callback gets what it expects.
-        unsafe { libc::dl_iterate_phdr(Some(add), (&raw mut around).cast()) };
+        answering_at_locks(|| unsafe { libc::dl_iterate_phdr(Some(add), place) });
         let Around { loads, count, libraries } = around;
         if count == libraries.len() {
             return Seen { loads, libraries };
