@@ -403,6 +403,7 @@ pub fn full_thread_bytes() -> usize {
 pub use crate::sys::kernel_thread::start as start_kernel_thread;
 pub use crate::sys::libc_tls::late::{LatePart, begin_to_look_for_libraries, look_for_libraries};
 pub use crate::sys::libc_tls::set_tid as set_tid_in_c_library;
+pub use crate::sys::text::Object;
 
 /// Gives a full thread that is older than a library the first values of the library's part.
 ///

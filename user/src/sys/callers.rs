@@ -22,10 +22,9 @@ use gimli::{
     ParsedEhFrameHdr, Pointer, Register, RegisterRule, UnwindContext, UnwindContextStorage,
     UnwindSection, UnwindTableRow,
 };
-use heddle::raw;
+use heddle::raw::{self, Object};
 use libc::ucontext_t;
 
-use super::object::Object;
 use super::{heap, stdio};
 
 /// Frames that are walked at most.

@@ -14,7 +14,7 @@ use core::ops::Range;
 use core::ptr::with_exposed_provenance;
 use std::sync::OnceLock;
 
-use super::object::Object;
+use heddle::raw::Object;
 
 /// Words of a stack that are looked at until a taken function is found, and behind that: one taken
 /// function calls another right away.

@@ -12,7 +12,6 @@ pub mod identity;
 pub mod interruptible;
 pub mod kept;
 mod loader;
-mod object;
 pub mod own_memory;
 pub mod plain;
 pub mod probed;

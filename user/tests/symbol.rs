@@ -1,0 +1,30 @@
+//! `src/sys/symbol.rs`, compiled into this test as it is: it finds what `dlsym` does.
+
+#[path = "../src/sys/symbol.rs"]
+mod symbol;
+
+#[test]
+fn it_finds_functions_as_dlsym_does() {
+    let names = [
+        c"__libc_malloc",
+        c"__libc_calloc",
+        c"__libc_realloc",
+        c"__libc_memalign",
+        c"__libc_free",
+        c"gnu_get_libc_version",
+        c"memfrob",
+    ];
+    for name in names {
+        // SAFETY: a text.
+        let other = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+        assert!(!other.is_null(), "{name:?}");
+        assert_eq!(symbol::of_c_library(name), other, "{name:?}");
+    }
+}
+
+#[test]
+fn it_finds_no_other_name() {
+    for name in [c"no_such_function", c"", c"__libc_mallo", c"environ"] {
+        assert!(symbol::of_c_library(name).is_null(), "{name:?}");
+    }
+}
