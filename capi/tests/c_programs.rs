@@ -15,7 +15,7 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use common::{Library, succeed};
-use programs::Outcome;
+use programs::{Outcome, Runs};
 
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 
@@ -138,11 +138,9 @@ fn test_all() -> Result<bool, String> {
     programs::build_all(jobs, |(source, build)| suite.compile(source, build))?;
     let name =
         |source: &PathBuf| source.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let mut all_hold = true;
-    for way in WAYS {
-        all_hold &= programs::run_all(way.label, &sources, name, |source| suite.run(source, way));
-    }
-    Ok(all_hold)
+    let runs: Vec<Runs<Way, PathBuf>> =
+        WAYS.iter().map(|way| Runs { label: way.label, way, programs: sources.clone() }).collect();
+    Ok(programs::run_all(&runs, name, |source, way| suite.run(source, way)))
 }
 
 fn main() -> ExitCode {

@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use programs::Outcome;
+use programs::{Outcome, Runs};
 
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 /// How long a descriptor may be ready before who waits for it counts as forgotten.
@@ -307,21 +307,26 @@ fn test_all() -> Result<bool, String> {
         return Ok(nightly::run(&suite, &programs, asked));
     }
     let own: Vec<Program> = programs.iter().filter(|program| program.own).cloned().collect();
-    let native = Way::new("native", How::Alone, &[]);
-    let mut all_hold =
-        programs::run_all(&native.label, &own, Program::name, |it| suite.run(it, &native));
-    let mut ways = loaded_ways().to_vec();
+    let mut ways = vec![Way::new("native", How::Alone, &[])];
+    ways.extend(loaded_ways());
     ways.push(Way::new("heddle run", How::Command, &[]));
     // As where the runtime can't start.
     ways.push(Way::new("kernel threads", How::Loaded, REFUSED));
     let target = suite.command.parent().and_then(Path::parent).ok_or("no target folder")?;
     ways.extend(other_libraries(&suite.repo, &target.join("c-libraries")));
-    for way in ways {
-        // What was asked for by name is run in every way.
-        let chosen = if filters.is_empty() { chosen(&programs, &way) } else { programs.clone() };
-        all_hold &= programs::run_all(&way.label, &chosen, Program::name, |it| suite.run(it, &way));
-    }
-    Ok(all_hold)
+    let runs: Vec<Runs<Way, Program>> = ways
+        .iter()
+        .map(|way| {
+            let programs = match way.how {
+                How::Alone => own.clone(),
+                // What was asked for by name is run in every way.
+                _ if filters.is_empty() => chosen(&programs, way),
+                _ => programs.clone(),
+            };
+            Runs { label: &way.label, way, programs }
+        })
+        .collect();
+    Ok(programs::run_all(&runs, Program::name, |it, way| suite.run(it, way)))
 }
 
 fn main() -> ExitCode {

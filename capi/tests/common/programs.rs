@@ -14,6 +14,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime};
 
 const STATUS_SKIP: i32 = 77;
+const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 pub enum Outcome {
     Pass,
@@ -23,9 +24,38 @@ pub enum Outcome {
 
 #[derive(Default)]
 struct Tally {
+    started: Option<Instant>,
     passed: usize,
     skipped: usize,
     failed: usize,
+}
+
+impl Tally {
+    fn add(&mut self, label: &str, name: &str, outcome: Outcome) {
+        match outcome {
+            Outcome::Pass => self.passed += 1,
+            Outcome::Skip(reason) => {
+                self.skipped += 1;
+                println!("{label:10} {name}: {reason}");
+            }
+            Outcome::Fail(reason) => {
+                self.failed += 1;
+                println!("{label:10} {name}: FAILED: {reason}");
+            }
+        }
+    }
+
+    fn ended(&self) -> usize {
+        self.passed + self.skipped + self.failed
+    }
+
+    fn tell(&self, label: &str) {
+        let Self { passed, skipped, failed, .. } = self;
+        let seconds = self.started.map_or(0.0, |at| at.elapsed().as_secs_f64());
+        println!(
+            "{label:10} {passed} passed, {skipped} skipped, {failed} failed in {seconds:.1} s"
+        );
+    }
 }
 
 /// The words after the test's own options: parts of the names of the programs that are asked for.
@@ -79,7 +109,7 @@ fn try_limited(mut program: Command, log: &Path, limit: Duration) -> Result<Outc
         match child.try_wait().map_err(|e| e.to_string())? {
             Some(status) => break Some(status),
             None if Instant::now() > end => break None,
-            None => std::thread::sleep(Duration::from_millis(2)),
+            None => std::thread::sleep(LOOK_EVERY),
         }
     };
     // SAFETY: kill has no memory effects; the group is the child's own, made above.
@@ -98,12 +128,16 @@ fn try_limited(mut program: Command, log: &Path, limit: Duration) -> Result<Outc
     })
 }
 
-/// Calls `work` for each item on a few kernel threads; the programs mostly wait.
+/// How many run at once: they mostly wait.
+fn width() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from) * 2
+}
+
+/// Calls `work` for each item on a few kernel threads.
 pub fn in_parallel<T: Send>(items: Vec<T>, work: impl Fn(T) + Sync) {
-    let width = std::thread::available_parallelism().map_or(2, usize::from) * 2;
     let queue = Mutex::new(VecDeque::from(items));
     std::thread::scope(|scope| {
-        for _ in 0..width {
+        for _ in 0..width() {
             scope.spawn(|| {
                 loop {
                     let next = queue.lock().unwrap().pop_front();
@@ -135,39 +169,77 @@ pub fn build_all<T: Send>(
     }
 }
 
-/// Runs each, in the way that `label` names; whether all hold.
-pub fn run_all<T: Sync>(
-    label: &str,
-    programs: &[T],
-    name: impl Fn(&T) -> String + Sync,
-    run: impl Fn(&T) -> Outcome + Sync,
+/// A way in which programs are run, and those that are.
+pub struct Runs<'a, W, T> {
+    pub label: &'a str,
+    pub way: &'a W,
+    pub programs: Vec<T>,
+}
+
+/// What is still to be run: the places of `runs` and of a program there; and the names of those
+/// that run.
+struct Pending<'a> {
+    queue: VecDeque<(usize, usize)>,
+    names: Vec<Vec<&'a str>>,
+    running: Vec<&'a str>,
+}
+
+impl Pending<'_> {
+    /// The first whose program does not run in another way: such could be in each other's way.
+    fn take(&mut self) -> Option<(usize, usize)> {
+        let is_free = |&(way, at): &(usize, usize)| !self.running.contains(&self.names[way][at]);
+        let place = self.queue.iter().position(is_free)?;
+        let (way, at) = self.queue.remove(place)?;
+        self.running.push(self.names[way][at]);
+        Some((way, at))
+    }
+
+    fn end(&mut self, (way, at): (usize, usize)) {
+        let name = self.names[way][at];
+        self.running.retain(|running| *running != name);
+    }
+}
+
+/// Runs each in its way, one way after the other, but without a pause between two; whether all
+/// hold. What became of a way is told when the last of its programs has ended.
+pub fn run_all<W: Sync, T: Sync>(
+    runs: &[Runs<W, T>],
+    name: impl Fn(&T) -> String,
+    run: impl Fn(&T, &W) -> Outcome + Sync,
 ) -> bool {
-    let tally = Mutex::new(Tally::default());
-    let start = Instant::now();
-    in_parallel(programs.iter().collect(), |program: &T| {
-        let outcome = run(program);
-        let mut tally = tally.lock().unwrap();
-        match outcome {
-            Outcome::Pass => tally.passed += 1,
-            Outcome::Skip(reason) => {
-                tally.skipped += 1;
-                println!("{label:10} {}: {reason}", name(program));
-            }
-            Outcome::Fail(reason) => {
-                tally.failed += 1;
-                println!("{label:10} {}: FAILED: {reason}", name(program));
+    let names: Vec<Vec<String>> =
+        runs.iter().map(|it| it.programs.iter().map(&name).collect()).collect();
+    let names: Vec<Vec<&str>> =
+        names.iter().map(|it| it.iter().map(String::as_str).collect()).collect();
+    let queue = (0..runs.len()).flat_map(|way| (0..names[way].len()).map(move |at| (way, at)));
+    let pending =
+        Mutex::new(Pending { queue: queue.collect(), names: names.clone(), running: Vec::new() });
+    let tallies: Vec<Mutex<Tally>> = runs.iter().map(|_| Mutex::default()).collect();
+    let work = || {
+        loop {
+            let mut held = pending.lock().unwrap();
+            let Some(place) = held.take() else {
+                if held.queue.is_empty() {
+                    return;
+                }
+                drop(held);
+                std::thread::sleep(LOOK_EVERY);
+                continue;
+            };
+            drop(held);
+            let (at, it) = (place.1, &runs[place.0]);
+            tallies[place.0].lock().unwrap().started.get_or_insert_with(Instant::now);
+            let outcome = run(&it.programs[at], it.way);
+            pending.lock().unwrap().end(place);
+            let mut tally = tallies[place.0].lock().unwrap();
+            tally.add(it.label, names[place.0][at], outcome);
+            if tally.ended() == it.programs.len() {
+                tally.tell(it.label);
             }
         }
-    });
-    let tally = tally.into_inner().unwrap();
-    println!(
-        "{label:10} {} passed, {} skipped, {} failed in {:.1} s",
-        tally.passed,
-        tally.skipped,
-        tally.failed,
-        start.elapsed().as_secs_f64()
-    );
-    tally.failed == 0
+    };
+    std::thread::scope(|scope| (0..width()).for_each(|_| _ = scope.spawn(work)));
+    tallies.iter().all(|tally| tally.lock().unwrap().failed == 0)
 }
 
 /// The test's exit code; skips where there is no C compiler.

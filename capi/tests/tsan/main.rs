@@ -13,7 +13,7 @@ use std::time::Duration;
 #[allow(dead_code)]
 mod programs;
 
-use programs::Outcome;
+use programs::{Outcome, Runs};
 
 const LIMIT: Duration = Duration::from_secs(120);
 /// How often the race is run for one to happen.
@@ -94,10 +94,9 @@ fn races_of_c_programs_are_told_and_none_is_made_up() {
         entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_asked).collect();
     assert!(all.len() > 20, "where are the programs?");
     let hold = programs::run_all(
-        "tsan",
-        &all,
+        &[Runs { label: "tsan", way: &(), programs: all }],
         |path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
-        |path| match compile(path, &library) {
+        |path, ()| match compile(path, &library) {
             Ok(program) => run(&program, &[]),
             Err(errors) => Outcome::Fail(errors),
         },
