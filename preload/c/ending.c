@@ -80,14 +80,17 @@ void process_ends(void)
 	errno = error;
 }
 
-/* Only a run comes back for the table of a process that has ended. */
+/* Only a run comes back for the table of a process that has ended. For another library's nobody
+ * does, and _exit() does not let that remove it. */
 static void leave(void)
 {
 	const bool is_awaited = plan && plan->run;
 
 	process_ends();
-	if (process_has_table() && calls_allowed() && control->pid == (int32_t)getpid() &&
-	    !is_awaited)
+	if (!process_has_table() || !calls_allowed() || control->pid != (int32_t)getpid())
+		return;
+	host_table_unlink();
+	if (!is_awaited)
 		table_unlink();
 }
 
@@ -118,7 +121,7 @@ EXPORT __attribute__((noreturn)) void _exit(int status)
 /* Without a look at what the program's handlers do now. */
 EXPORT __attribute__((noreturn)) void quick_exit(int status)
 {
-	process_ends();
+	leave();
 	REAL(quick_exit)(status);
 	__builtin_unreachable();
 }

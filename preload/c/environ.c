@@ -130,7 +130,12 @@ bool environment_begin(void)
 		plan_read(path);
 	/* Its memory checker would call every look below the stack pointer an error. */
 	if (preload && strstr(preload, "vgpreload")) {
-		say("under valgrind stacks are not measured", NULL);
+		/* It is a static program, to which only this library is passed on. */
+		const bool are_kernels =
+			programs_are_judged() && !strstr(preload, plan_text(plan->user));
+
+		say("under valgrind ", are_kernels ? "threads are kernel threads, and " : "",
+		    "stacks are not measured", NULL);
 		measuring_forbid();
 	}
 	if (!path || !path[0])

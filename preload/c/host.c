@@ -34,6 +34,13 @@ void host_process_ends(void)
 		host_ends();
 }
 
+/* That library's table has the name that ours had before. */
+void host_table_unlink(void)
+{
+	if (is_hosted())
+		table_unlink_process();
+}
+
 static uint32_t use_of(uint32_t kind) { return kind && is_hosted() ? kind_at(kind)->use : 0; }
 
 static struct use_birth birth_of(const struct heddle_host_birth *birth)

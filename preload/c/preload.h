@@ -219,6 +219,7 @@ bool table_begin(void);
 bool table_back(uint32_t slots);
 void table_forget(void);
 void table_unlink(void);
+void table_unlink_process(void); /* what has the process's name, whose table it may be */
 /* Leaves the process's name in shared memory to another table. */
 void table_put_aside(void);
 /* Opens a part of the table for use; false where there is no memory for it. */
@@ -415,6 +416,7 @@ bool stack_is_chosen(const struct kind *kind, uint32_t birth_flags);
 /* Whether this start function is of the library that makes the program's threads. */
 bool host_starts(uintptr_t start);
 void host_process_ends(void);
+void host_table_unlink(void);
 
 /* ---- plan.c */
 

@@ -390,6 +390,14 @@ void table_unlink(void)
 	(void)unlink(path);
 }
 
+void table_unlink_process(void)
+{
+	char path[PATH_MAX_BYTES];
+
+	process_path(path);
+	(void)unlink(path);
+}
+
 void table_put_aside(void)
 {
 	char path[PATH_MAX_BYTES], account[PATH_MAX_BYTES];

@@ -10,7 +10,8 @@
  *                          says what the workers used by the kernel, a line each
  *     kinds mixed BYTES    many short threads of two kinds in turns; one of `varied` uses BYTES
  *     kinds say            threads that say what they are for, by attributes and by SCHED_HEDDLE
- *     kinds end HOW        a thread that never ends, and an end by return, _exit, exec, kill
+ *     kinds end HOW        a thread that never ends, and an end by return, _exit, quick_exit,
+ *                          exec, kill
  */
 #define _GNU_SOURCE
 #include <alloca.h>
@@ -354,6 +355,8 @@ static int end(const char *how)
 		usleep(1000);
 	if (strcmp(how, "_exit") == 0)
 		_exit(3);
+	if (strcmp(how, "quick_exit") == 0)
+		quick_exit(4);
 	if (strcmp(how, "exec") == 0)
 		execl("/bin/true", "true", NULL);
 	if (strcmp(how, "kill") == 0)
