@@ -11,8 +11,9 @@
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 
-enum { TRIES = 200, LAST_CLOSED = 63, FEW = 64 };
+enum { TRIES = 200, LAST_CLOSED = 63, FEW = 64, CLOSING_MS = 150 };
 
 /* The first number that comes and is not the lowest that the program has free; -1 = none. */
 static int wrong, wanted;
@@ -99,6 +100,25 @@ static void put_at(int fd)
 	close_pipe(ends);
 }
 
+static void *sleeps_in_kernel(void *end)
+{
+	struct timespec nap = { 0, 5000000 };
+	while (!__atomic_load_n((int *)end, __ATOMIC_ACQUIRE))
+		syscall(SYS_nanosleep, &nap, NULL);
+	return end;
+}
+
+/* Of a thread that is in the kernel a helper may ask what it does there. */
+static void close_while_looked_at(void)
+{
+	int end = 0;
+	pthread_t thread = start_thread(sleeps_in_kernel, &end);
+	for (long until = now_ms() + CLOSING_MS; now_ms() < until;)
+		close_others();
+	__atomic_store_n(&end, 1, __ATOMIC_RELEASE);
+	join_thread(thread);
+}
+
 static void nothing(void)
 {
 }
@@ -122,6 +142,7 @@ int main(void)
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
 		put_at(numbers[i]);
 	wait_in_all_ways(check_and_close);
+	close_while_looked_at();
 
 	limit.rlim_cur = FEW;
 	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);

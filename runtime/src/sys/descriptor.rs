@@ -13,6 +13,7 @@
 //!    count looks at as many bits as the kernel's table has room for.
 //! 3. What finds no place stays where it is. That is no error.
 
+mod brief;
 mod gate;
 mod own;
 
@@ -21,15 +22,19 @@ use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
+pub use self::brief::Brief;
 pub(crate) use self::own::{Own, mark, unmark};
 pub use self::own::{is_own, keep, own_from};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::buffer::spare_capacity;
 use rustix::io::{fcntl_dupfd_cloexec, fcntl_getfd};
 
 /// Between these are the ranges that are tried, one after the other; the kernel refuses those
 /// beyond RLIMIT_NOFILE. As in `preload/c/descriptor.c`.
 const BORDERS: [RawFd; 10] = [1024, 1000, 768, 512, 250, 192, 128, 60, 48, 32];
+
+/// How many are asked for at once.
+const PART_BYTES: usize = 4096;
 
 static ARE_RAISED: AtomicBool = AtomicBool::new(false);
 
@@ -43,7 +48,14 @@ pub fn raise_all() {
 /// # Errors
 /// What making it gives.
 pub fn raised<E>(make: impl FnOnce() -> Result<OwnedFd, E>) -> Result<OwnedFd, E> {
-    low(|| make().map(at_its_place))
+    low(|| {
+        let fd = make()?;
+        if !ARE_RAISED.load(Relaxed) {
+            return Ok(fd);
+        }
+        let made = Brief::new(fd);
+        Ok(copy_above(made.as_fd()).unwrap_or_else(|| made.stay()))
+    })
 }
 
 /// The descriptor, where it should be. For what is made before there are threads.
@@ -54,7 +66,7 @@ pub(crate) fn at_its_place(fd: OwnedFd) -> OwnedFd {
 /// The beginning of a file of the kernel's, as far as `buffer` has room.
 pub fn read<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a str> {
     let count = low(|| {
-        let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        let file = Brief::open(path).ok()?;
         let mut count = 0;
         loop {
             match rustix::io::read(&file, &mut buffer[count..]).ok()? {
@@ -64,6 +76,18 @@ pub fn read<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a str> {
         }
     });
     core::str::from_utf8(&buffer[..count?]).ok()
+}
+
+/// All of a file of the kernel's.
+pub(crate) fn read_all(path: &CStr) -> Option<Vec<u8>> {
+    low(|| {
+        let file = Brief::open(path).ok()?;
+        let mut bytes = Vec::with_capacity(PART_BYTES);
+        while rustix::io::read(&file, spare_capacity(&mut bytes)).ok()? != 0 {
+            bytes.reserve(PART_BYTES);
+        }
+        Some(bytes)
+    })
 }
 
 /// Runs what has a descriptor of its own at a low number; it is short, and returns. A full thread

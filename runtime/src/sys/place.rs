@@ -2,9 +2,8 @@
 //! beginning. By /proc, not by the loader: its lock may be held by a thread that waits for ever.
 
 use core::fmt;
-use std::fs;
 
-use super::descriptor::low;
+use super::descriptor::read_all;
 
 /// An address that is written as `0x55d0c0a04040 (program+0x4040)`; the number alone where no file
 /// is known.
@@ -13,7 +12,7 @@ pub struct Place(pub usize);
 impl fmt::Display for Place {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{:#x}", self.0)?;
-        let maps = low(|| fs::read("/proc/self/maps")).unwrap_or_default();
+        let maps = read_all(c"/proc/self/maps").unwrap_or_default();
         match find(&String::from_utf8_lossy(&maps), self.0) {
             Some((file, offset)) => write!(out, " ({file}+{offset:#x})"),
             None => Ok(()),

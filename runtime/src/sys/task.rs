@@ -5,9 +5,10 @@ use core::sync::atomic::Ordering::Relaxed;
 use std::ffi::{CStr, CString};
 use std::io::{self, Write};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
-use super::{descriptor, kernel_thread};
+use super::descriptor::{self, Brief};
+use super::kernel_thread;
 use crate::handed::{self, Giver};
 
 /// Kernel thread id of the caller.
@@ -223,8 +224,8 @@ impl Drop for AlternateStack {
 /// See [`state_of`].
 pub(crate) const UNKNOWN: u8 = b'?';
 
-/// State letter of a kernel thread of this process, from /proc; `None` when it is gone. [`UNKNOWN`]
-/// when it can't be told now.
+/// State letter of a kernel thread of this process, from /proc; `None` when it is gone, or the
+/// kernel refuses to tell. [`UNKNOWN`] when it can't be told now.
 ///
 /// Allocates nothing, and waits for nobody: the monitor calls it, and an allocator's lock may
 /// belong to a thread that nobody runs before the monitor has found a worker for it.
@@ -234,12 +235,14 @@ pub(crate) fn state_of(tid: i32) -> Option<u8> {
     let path = CStr::from_bytes_until_nul(&path).ok()?;
     // The number, the name, which has 15 letters, and the state come first.
     let mut stat = [0u8; 64];
-    let read = || {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        rustix::io::read(rustix::fs::open(path, flags, Mode::empty())?, &mut stat)
-    };
+    let read = || rustix::io::read(Brief::open(path)?, &mut stat);
     let Some(count) = descriptor::try_low(read) else { return Some(UNKNOWN) };
-    let count = count.ok()?;
+    let count = match count {
+        Ok(count) => count,
+        // The program has closed it.
+        Err(Errno::BADF) => return Some(UNKNOWN),
+        Err(_) => return None,
+    };
     let stat = &stat[..count];
     let end = stat.iter().rposition(|&b| b == b')')?;
     stat.get(end + 2).copied()

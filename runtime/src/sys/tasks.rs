@@ -2,11 +2,11 @@
 //!
 //! All of it is a moment's: who wants to know more looks twice, and compares.
 
-use std::fs;
+use std::ffi::CString;
 use std::io;
 
-use super::descriptor::low;
-use rustix::fs::{Mode, OFlags, RawDir};
+use super::descriptor::{Brief, low, read_all};
+use rustix::fs::{OFlags, RawDir};
 
 /// Bytes for the entries that one system call tells.
 const ENTRIES_BYTES: usize = 8 << 10;
@@ -19,8 +19,7 @@ pub(crate) fn all() -> io::Result<Vec<i32>> {
 }
 
 fn list() -> io::Result<Vec<i32>> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let folder = rustix::fs::open("/proc/self/task", flags, Mode::empty())?;
+    let folder = Brief::open_as(c"/proc/self/task", OFlags::DIRECTORY)?;
     let mut space = Vec::with_capacity(ENTRIES_BYTES);
     let mut entries = RawDir::new(&folder, space.spare_capacity_mut());
     let mut ids = Vec::new();
@@ -33,7 +32,7 @@ fn list() -> io::Result<Vec<i32>> {
 
 fn read(tid: i32, file: &str) -> Option<String> {
     // A name may be any bytes.
-    let bytes = low(|| fs::read(format!("/proc/self/task/{tid}/{file}"))).ok()?;
+    let bytes = read_all(&CString::new(format!("/proc/self/task/{tid}/{file}")).ok()?)?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -93,8 +92,8 @@ pub(crate) fn sleeps(tid: i32) -> Option<u64> {
 
 /// The signals for which the process has handlers: bit N - 1 is signal N.
 pub(crate) fn caught_signals() -> Option<u64> {
-    let status = low(|| fs::read_to_string("/proc/self/status")).ok()?;
-    u64::from_str_radix(field(&status, "SigCgt:")?, 16).ok()
+    let status = read_all(c"/proc/self/status")?;
+    u64::from_str_radix(field(&String::from_utf8_lossy(&status), "SigCgt:")?, 16).ok()
 }
 
 fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {

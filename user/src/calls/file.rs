@@ -186,9 +186,15 @@ fn is_none() -> c_int {
     made_int(|| Err(Stop::Error(libc::EBADF)))
 }
 
+/// Whether the number is heddle's. A child in its parent's memory has a table of its own.
+fn is_own(number: c_int) -> bool {
+    descriptor::is_own(number) && !actions::is_in_vfork()
+}
+
 /// A copy of `fd` at a number of the program's choice, by `dup2` or `dup3`.
 fn copied(fd: c_int, number: c_int, flags: c_int, copy: impl FnOnce() -> c_int) -> c_int {
-    if descriptor::is_own(number) {
+    // It may be for an instant.
+    if is_own(number) && descriptor::lowest(|| descriptor::is_own(number)) {
         return is_none();
     }
     comm::before_close(number);
@@ -209,6 +215,9 @@ unsafe extern "C" {
 /// The number from which the rest is to be closed.
 fn before_own(first: c_uint, last: c_uint, mut close: impl FnMut(c_uint, c_uint)) -> c_uint {
     let mut from = first;
+    if actions::is_in_vfork() {
+        return from;
+    }
     for own in descriptor::own_from(first).map(c_int::cast_unsigned).take_while(|&it| it <= last) {
         if own > from {
             close(from, own - 1);
@@ -253,7 +262,7 @@ exported! {
     }
 
     (heddle_user_close, heddle_user___close) (fd: c_int) -> c_int {
-        if descriptor::is_own(fd) {
+        if is_own(fd) {
             return is_none();
         }
         let close = || {

@@ -8,9 +8,8 @@ use core::mem::MaybeUninit;
 use core::ptr;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-use heddle::raw::descriptor;
+use heddle::raw::descriptor::{self, Brief};
 use libc::{siginfo_t, timespec};
-use rustix::fs::{Mode, OFlags};
 
 use super::descriptors::STATUS_BYTES;
 use crate::errno;
@@ -37,8 +36,7 @@ pub fn take_own(signals: u64) -> Option<siginfo_t> {
 fn pending_for_own() -> u64 {
     errno::kept(|| {
         let read = || {
-            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-            let file = rustix::fs::open(c"/proc/thread-self/status", flags, Mode::empty()).ok()?;
+            let file = Brief::open(c"/proc/thread-self/status").ok()?;
             read_set(b"\nSigPnd:\t", |part| rustix::io::read(&file, part).ok())
         };
         // A handler may have interrupted who puts a file somewhere.
