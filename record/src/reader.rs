@@ -6,7 +6,7 @@
 //! - The kernel's permissions decide who may read: tables have mode 0600.
 
 use std::collections::HashSet;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::mem::offset_of;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -47,7 +47,7 @@ impl Reader {
     pub fn open(pid: i32) -> Result<Reader, Error> {
         let path = shared_path(pid);
         let shared = match open_shared(pid, &path) {
-            Ok(file) => Reader::of_process(file, pid),
+            Ok((file, _)) => Reader::of_process(file, pid),
             Err(error) => Err(error),
         };
         match shared {
@@ -68,7 +68,8 @@ impl Reader {
     pub fn open_account(pid: i32) -> Result<Reader, Error> {
         let mut path = shared_path(pid).into_os_string();
         path.push(ACCOUNT_SUFFIX);
-        let reader = Reader::of_process(open_shared(pid, Path::new(&path))?, pid)?;
+        let (file, _) = open_shared(pid, Path::new(&path))?;
+        let reader = Reader::of_process(file, pid)?;
         if reader.alive() { Ok(reader) } else { Err(Error::NoTable { pid }) }
     }
 
@@ -180,7 +181,7 @@ pub fn table_pids() -> io::Result<Vec<i32>> {
 fn pids_of(is_meant: impl Fn(&File) -> bool) -> io::Result<Vec<i32>> {
     let mut pids: Vec<i32> = shared_pids()?
         .into_iter()
-        .filter(|pid| open_shared(*pid, &shared_path(*pid)).is_ok_and(|file| is_meant(&file)))
+        .filter(|pid| open_shared(*pid, &shared_path(*pid)).is_ok_and(|(file, _)| is_meant(&file)))
         .collect();
     pids.extend(memfd_pids());
     pids.sort_unstable();
@@ -196,7 +197,8 @@ fn pids_of(is_meant: impl Fn(&File) -> bool) -> io::Result<Vec<i32>> {
 /// As [`table_pids`].
 pub fn run_pids(run: u64) -> io::Result<Vec<i32>> {
     let is_of_run = |pid: &i32| Reader::open(*pid).is_ok_and(|reader| reader.run() == run);
-    Ok(pids_of(|_| true)?.into_iter().filter(is_of_run).collect())
+    // Of those in memfds nothing is known yet, and of the others only what the header says.
+    Ok(pids_of(|file| says_run(file, run))?.into_iter().filter(is_of_run).collect())
 }
 
 /// The pids in the names of the files in shared memory.
@@ -226,16 +228,22 @@ fn parse_pid(name: &str) -> Option<i32> {
     (pid > 0 && digits == pid.to_string()).then_some(pid)
 }
 
+/// Whether the table's header names this `heddle run`.
+fn says_run(file: &File, run: u64) -> bool {
+    let mut said = [0; 8];
+    file.fill(offset_of!(TableHeader, run) as u64, &mut said).is_ok() && said == run.to_le_bytes()
+}
+
 /// Whether the table's process is of another pid namespace, where others have the numbers.
-pub(crate) fn is_strangers(file: &File) -> bool {
+fn is_strangers(file: &File) -> bool {
     let mut namespace = [0; 4];
     let offset = offset_of!(TableHeader, pid_namespace);
     let is_known = file.fill(offset as u64, &mut namespace).is_ok() && namespace != [0; 4];
     is_known && u32::from_le_bytes(namespace) != process::own_namespace()
 }
 
-/// Opens the file of `pid` in shared memory, if it can be its own.
-pub(crate) fn open_shared(pid: i32, path: &Path) -> Result<File, Error> {
+/// Opens the file of `pid` in shared memory, if it can be its own; and what it is.
+pub(crate) fn open_shared(pid: i32, path: &Path) -> Result<(File, Metadata), Error> {
     // NONBLOCK: a FIFO by this name must not hang us.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file: File = match rustix::fs::open(path, flags, Mode::empty()) {
@@ -247,12 +255,12 @@ pub(crate) fn open_shared(pid: i32, path: &Path) -> Result<File, Error> {
         Err(rustix::io::Errno::LOOP) => return Err(Error::Impostor { path: path.into() }),
         Err(errno) => return Err(Error::io("open the thread table")(errno)),
     };
-    if is_of_process(&file, pid) { Ok(file) } else { Err(Error::Impostor { path: path.into() }) }
+    let meta = file.metadata().ok().filter(|meta| is_of_process(meta, pid));
+    meta.map(|meta| (file, meta)).ok_or_else(|| Error::Impostor { path: path.into() })
 }
 
 /// Whether the file is a plain one that can be the table of `pid`.
-fn is_of_process(file: &File, pid: i32) -> bool {
-    let Ok(meta) = file.metadata() else { return false };
+fn is_of_process(meta: &Metadata, pid: i32) -> bool {
     let own = rustix::process::geteuid().as_raw();
     let process = process::effective_user(pid);
     meta.is_file() && !meta.file_type().is_fifo() && may_speak(meta.uid(), process, own)

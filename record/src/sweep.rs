@@ -11,6 +11,7 @@
 //! after that it is swept like the others.
 
 use std::fs::{self, File, Metadata};
+use std::mem::offset_of;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -19,7 +20,7 @@ use rustix::fs::{CWD, RenameFlags};
 
 use crate::layout::{FLAG_PRELOAD, MAGIC, TableHeader};
 use crate::place::{SHARED_DIR, is_same_file, shared_path};
-use crate::reader::{is_strangers, open_shared, shared_pids};
+use crate::reader::{open_shared, shared_pids};
 use crate::source::Source;
 use crate::{Error, process};
 
@@ -39,10 +40,8 @@ const START_TIME: Duration = Duration::from_secs(10);
 /// # Errors
 /// If `/dev/shm` cannot be listed. A table that cannot be removed is left.
 pub fn sweep(age: Duration) -> Result<usize, Error> {
-    Ok(tables(age, dead_table)?
-        .into_iter()
-        .filter(|&(_, pid)| remove(pid, age, dead_table))
-        .count())
+    let sweeper = Sweeper::new();
+    Ok(sweeper.remove_all(sweeper.tables(age, Sweeper::is_dead)?, age, Sweeper::is_dead))
 }
 
 /// Removes what nobody will read any more, and says how many: tables that libheddle-preload wrote
@@ -53,9 +52,12 @@ pub fn sweep(age: Duration) -> Result<usize, Error> {
 /// # Errors
 /// As [`sweep`].
 pub fn sweep_left() -> Result<usize, Error> {
-    let left = |pid, age| dead_table(pid, age).filter(is_of_preload);
-    let tables = tables(Duration::ZERO, left)?;
-    Ok(tables.into_iter().filter(|&(_, pid)| remove(pid, Duration::ZERO, left)).count())
+    let is_left = |sweeper: &Sweeper, seen: &Seen| {
+        seen.header.flags & FLAG_PRELOAD != 0 && sweeper.is_dead(seen)
+    };
+    let sweeper = Sweeper::new();
+    let tables = sweeper.tables(Duration::ZERO, is_left)?;
+    Ok(sweeper.remove_all(tables, Duration::ZERO, is_left))
 }
 
 /// Removes the tables of dead processes but for the `count` youngest, and of these those that were
@@ -70,15 +72,14 @@ pub fn sweep_but(count: usize, age: Duration) -> Result<usize, Error> {
     if names.len() <= count {
         return sweep(age);
     }
-    let many = remove_but(count, dead_table)?;
-    let strange =
-        if names.len() > STRANGERS_MAX { remove_but(STRANGERS_MAX, stranger)? } else { 0 };
+    let sweeper = Sweeper::new();
+    let many = sweeper.remove_but(count, Sweeper::is_dead)?;
+    let strange = if names.len() > STRANGERS_MAX {
+        sweeper.remove_but(STRANGERS_MAX, Sweeper::is_strangers)?
+    } else {
+        0
+    };
     Ok(many + strange + sweep(age)?)
-}
-
-fn remove_but(count: usize, take: fn(i32, Duration) -> Option<File>) -> Result<usize, Error> {
-    let many = surplus(tables(Duration::ZERO, take)?, count, SystemTime::UNIX_EPOCH);
-    Ok(many.into_iter().filter(|&(_, pid)| remove(pid, Duration::ZERO, take)).count())
 }
 
 /// The tables that were last changed before `since`, and the oldest but for `count`.
@@ -93,50 +94,129 @@ fn surplus(
     tables
 }
 
-/// The tables that `take` takes, not changed for `age`: when they were, and whose.
-fn tables(
-    age: Duration,
-    take: impl Fn(i32, Duration) -> Option<File>,
-) -> Result<Vec<(SystemTime, i32)>, Error> {
-    if !process::are_known() {
-        return Ok(Vec::new());
+/// What one look tells of a table. Looks are part of each start, so they ask little.
+struct Seen {
+    pid: i32,
+    file: File,
+    changed: SystemTime,
+    header: Header,
+}
+
+/// What a header says that tells whether the table is still somebody's; zeros where it cannot be
+/// read: it belongs to a writer that is just starting, or died while starting.
+#[derive(Default)]
+struct Header {
+    is_finished: bool,
+    start: u64,
+    run: u64,
+    flags: u32,
+    namespace: u32,
+}
+
+impl Header {
+    fn of(file: &File) -> Header {
+        let mut bytes = [0; size_of::<TableHeader>()];
+        if file.fill(0, &mut bytes).is_err() {
+            return Header::default();
+        }
+        let long = |offset| u64::from_le_bytes(field(&bytes, offset));
+        let short = |offset| u32::from_le_bytes(field(&bytes, offset));
+        Header {
+            is_finished: long(offset_of!(TableHeader, magic)) == MAGIC,
+            start: long(offset_of!(TableHeader, process_start)),
+            run: long(offset_of!(TableHeader, run)),
+            flags: short(offset_of!(TableHeader, flags)),
+            namespace: short(offset_of!(TableHeader, pid_namespace)),
+        }
     }
-    let pids = shared_pids().map_err(Error::std_io("list /dev/shm"))?;
-    let tables = pids.into_iter().filter_map(|pid| {
-        // The cheapest question first: this is part of each start.
-        fs::metadata(shared_path(pid)).ok().filter(|meta| is_older(meta, age))?;
-        let file = take(pid, age)?;
-        Some((file.metadata().and_then(|meta| meta.modified()).ok()?, pid))
-    });
-    Ok(tables.collect())
 }
 
-/// The table of `pid`, if that is dead, its table ours and not changed for `age`, and nobody waits
-/// for it.
-fn dead_table(pid: i32, age: Duration) -> Option<File> {
-    let file = own_table(pid, age).filter(|file| !is_strangers(file))?;
-    (!is_owner_alive(&file, pid) && !is_awaited(&file)).then_some(file)
+fn field<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
+    bytes[offset..offset + N].try_into().expect("a field of the header")
 }
 
-/// The table of a process of another pid namespace that has the number `pid` there, if it is ours
-/// and not changed for `age`.
-fn stranger(pid: i32, age: Duration) -> Option<File> {
-    own_table(pid, age).filter(is_strangers)
+/// Who sweeps.
+struct Sweeper {
+    user: rustix::process::Uid,
+    namespace: u32,
 }
 
-/// The table of `pid`, if it is ours, finished or long begun, and not changed for `age`.
-fn own_table(pid: i32, age: Duration) -> Option<File> {
-    let file = open_shared(pid, &shared_path(pid)).ok()?;
-    // Nobody can say yet whose an unfinished one is.
-    let age = if is_finished(&file) { age } else { age.max(START_TIME) };
-    let is_free = is_ours(&file) && file.metadata().is_ok_and(|meta| is_older(&meta, age));
-    is_free.then_some(file)
-}
+impl Sweeper {
+    fn new() -> Sweeper {
+        Sweeper { user: rustix::process::geteuid(), namespace: process::own_namespace() }
+    }
 
-fn remove(pid: i32, age: Duration, take: impl Fn(i32, Duration) -> Option<File>) -> bool {
-    let path = shared_path(pid);
-    debug_assert!(path.starts_with(SHARED_DIR));
-    take(pid, age).is_some_and(|file| is_same_file(&file, &path) && remove_if_same(&file, &path))
+    /// The tables that `take` takes, not changed for `age`: when they were, and whose.
+    fn tables(
+        &self,
+        age: Duration,
+        take: impl Fn(&Sweeper, &Seen) -> bool,
+    ) -> Result<Vec<(SystemTime, i32)>, Error> {
+        if !process::are_known() {
+            return Ok(Vec::new());
+        }
+        let pids = shared_pids().map_err(Error::std_io("list /dev/shm"))?;
+        let tables = pids.into_iter().filter_map(|pid| {
+            let seen = self.look(pid, age).filter(|seen| take(self, seen))?;
+            Some((seen.changed, pid))
+        });
+        Ok(tables.collect())
+    }
+
+    /// The table of `pid`, if it is ours, finished or long begun, and not changed for `age`.
+    fn look(&self, pid: i32, age: Duration) -> Option<Seen> {
+        let path = shared_path(pid);
+        // The cheapest question first, if it can say no.
+        if !age.is_zero() {
+            fs::metadata(&path).ok().filter(|meta| is_older(meta, age))?;
+        }
+        let (file, meta) = open_shared(pid, &path).ok()?;
+        let header = Header::of(&file);
+        // Nobody can say yet whose an unfinished one is.
+        let age = if header.is_finished { age } else { age.max(START_TIME) };
+        let is_ours = self.user.is_root() || meta.uid() == self.user.as_raw();
+        let changed = meta.modified().ok().filter(|_| is_ours && is_older(&meta, age))?;
+        Some(Seen { pid, file, changed, header })
+    }
+
+    /// Whether the process of the table is dead, and nobody waits for it.
+    fn is_dead(&self, seen: &Seen) -> bool {
+        let Header { start, run, .. } = seen.header;
+        !self.is_strangers(seen)
+            && !process::is_alive(seen.pid, start)
+            && !process::is_run_alive(run)
+    }
+
+    /// Whether the table's process is of another pid namespace.
+    fn is_strangers(&self, seen: &Seen) -> bool {
+        seen.header.namespace != 0 && seen.header.namespace != self.namespace
+    }
+
+    fn remove_but(
+        &self,
+        count: usize,
+        take: impl Fn(&Sweeper, &Seen) -> bool,
+    ) -> Result<usize, Error> {
+        let many = surplus(self.tables(Duration::ZERO, &take)?, count, SystemTime::UNIX_EPOCH);
+        Ok(self.remove_all(many, Duration::ZERO, take))
+    }
+
+    /// Removes those of these that `take` still takes; says how many.
+    fn remove_all(
+        &self,
+        tables: Vec<(SystemTime, i32)>,
+        age: Duration,
+        take: impl Fn(&Sweeper, &Seen) -> bool,
+    ) -> usize {
+        let remove = |&(_, pid): &(SystemTime, i32)| {
+            let path = shared_path(pid);
+            debug_assert!(path.starts_with(SHARED_DIR));
+            self.look(pid, age).filter(|seen| take(self, seen)).is_some_and(|seen| {
+                is_same_file(&seen.file, &path) && remove_if_same(&seen.file, &path)
+            })
+        };
+        tables.iter().filter(|it| remove(it)).count()
+    }
 }
 
 /// Removes what has this name if it is `file`.
@@ -156,48 +236,11 @@ fn remove_if_same(file: &File, path: &Path) -> bool {
     false
 }
 
-fn is_ours(file: &File) -> bool {
-    let own = rustix::process::geteuid();
-    file.metadata().is_ok_and(|meta| own.is_root() || meta.uid() == own.as_raw())
-}
-
 fn is_older(meta: &Metadata, age: Duration) -> bool {
     match meta.modified().map(|changed| SystemTime::now().duration_since(changed)) {
         Ok(Ok(passed)) => passed >= age,
         _ => age.is_zero(),
     }
-}
-
-/// Whether the process that wrote the table runs. A header that cannot be read belongs to a
-/// writer that is just starting, or died while starting: then the number alone decides.
-fn is_owner_alive(file: &File, pid: i32) -> bool {
-    let mut start = [0; 8];
-    let offset = std::mem::offset_of!(TableHeader, process_start);
-    match file.fill(offset as u64, &mut start) {
-        Ok(()) => process::is_alive(pid, u64::from_le_bytes(start)),
-        Err(_) => process::is_alive(pid, 0),
-    }
-}
-
-/// Whether the header was written.
-fn is_finished(file: &File) -> bool {
-    let mut magic = [0; 8];
-    file.fill(std::mem::offset_of!(TableHeader, magic) as u64, &mut magic).is_ok()
-        && u64::from_le_bytes(magic) == MAGIC
-}
-
-/// Whether the table belongs to a run that still lives.
-fn is_awaited(file: &File) -> bool {
-    let mut run = [0; 8];
-    let offset = std::mem::offset_of!(TableHeader, run);
-    file.fill(offset as u64, &mut run).is_ok() && process::is_run_alive(u64::from_le_bytes(run))
-}
-
-/// Whether libheddle-preload wrote the table.
-fn is_of_preload(file: &File) -> bool {
-    let mut flags = [0; 4];
-    let offset = std::mem::offset_of!(TableHeader, flags);
-    file.fill(offset as u64, &mut flags).is_ok() && u32::from_le_bytes(flags) & FLAG_PRELOAD != 0
 }
 
 #[cfg(test)]
