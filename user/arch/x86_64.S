@@ -51,6 +51,29 @@ __wrap___tls_get_addr:
 	.cfi_endproc
 	.size __wrap___tls_get_addr, . - __wrap___tls_get_addr
 
+/* long heddle_user_system_call(long number, size_t a, size_t b, size_t c, size_t d, size_t e,
+ * size_t f): a system call, and what the kernel says, which is the negative of an error's number.
+ * The C library's `syscall` is two jumps further, through a table and through libheddle-preload,
+ * which has no business with what this library asks.
+ */
+	.text
+	.globl heddle_user_system_call
+	.hidden heddle_user_system_call
+	.type heddle_user_system_call, @function
+heddle_user_system_call:
+	.cfi_startproc
+	movq %rdi, %rax
+	movq %rsi, %rdi
+	movq %rdx, %rsi
+	movq %rcx, %rdx
+	movq %r8, %r10
+	movq %r9, %r8
+	movq 8(%rsp), %r9
+	syscall
+	ret
+	.cfi_endproc
+	.size heddle_user_system_call, . - heddle_user_system_call
+
 	.macro TAKEN name, index, who
 	.text
 	.balign 16

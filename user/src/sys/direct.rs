@@ -16,11 +16,34 @@ use libc::{
     epoll_event, iovec, msghdr, nfds_t, off_t, pollfd, sockaddr, socklen_t, statx, timespec,
 };
 
+use crate::errno;
+
+// SAFETY: in arch/; the number and the arguments are the call's own.
+unsafe extern "C" {
+    fn heddle_user_system_call(
+        number: c_long,
+        a: usize,
+        b: usize,
+        c: usize,
+        d: usize,
+        e: usize,
+        f: usize,
+    ) -> isize;
+}
+
+/// The most that the kernel says of an error.
+const ERROR_MAX: isize = 4095;
+
 /// The result of a call, or -1 and `errno`.
-#[inline(always)]
+#[inline]
 pub unsafe fn call(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> isize {
     // SAFETY: the caller's promise.
-    unsafe { libc::syscall(number, a, b, c, d, e, f) as isize }
+    let result = unsafe { heddle_user_system_call(number, a, b, c, d, e, f) };
+    if (-ERROR_MAX..0).contains(&result) {
+        errno::set(-result as c_int);
+        return -1;
+    }
+    result
 }
 
 pub unsafe fn recvfrom(

@@ -6,7 +6,7 @@ use core::ffi::{c_int, c_long};
 
 use libc::{iovec, off_t};
 
-use super::{direct, interruptible};
+use super::{interruptible, syscall};
 
 /// The position of the file itself, instead of an offset.
 pub const HERE: off_t = -1;
@@ -49,8 +49,9 @@ impl Plain {
     /// # Safety
     /// 1. As for the system call.
     pub unsafe fn make(&self) -> isize {
-        // SAFETY: by 1.
-        unsafe { direct::call(self.number, self.arguments) }
+        // In the C library's text, where a thread that is called is reached in a call that may wait
+        // after all: files of the kernel's do.
+        syscall::real(self.number, self.arguments) as isize
     }
 
     /// Makes it so that signals and a cancellation of the calling full thread end it.

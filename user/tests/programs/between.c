@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * A library between libheddle-user and the C library, as libheddle-preload is one: what makes
- * system calls runs through it, and stays in here for many slices while `between_slow` is set.
- * `between_left` counts how often another thread ran meanwhile on the only worker: the caller was
- * left in the middle of a step of libheddle-user that nothing may come between.
+ * A library between libheddle-user and the C library, as libheddle-preload is one: the question
+ * whether a call on a descriptor may wait goes through it, and stays in here for many slices while
+ * `between_slow` is set. `between_left` counts how often another thread ran meanwhile on the only
+ * worker: the caller was left in the middle of a step of libheddle-user that nothing may come
+ * between.
  */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <stdarg.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -44,16 +46,15 @@ static long ms(void)
 
 extern int *__errno_location(void);
 
-long syscall(long number, ...)
+int fcntl(int fd, int operation, ...)
 {
 	va_list words;
-	long a[6], result;
+	long a[6] = { fd, operation }, result;
 
-	va_start(words, number);
-	for (int i = 0; i < 6; i++)
-		a[i] = va_arg(words, long);
+	va_start(words, operation);
+	a[2] = va_arg(words, long);
 	va_end(words);
-	if (between_slow && number == SYS_recvfrom) {
+	if (between_slow && operation == F_GETFL) {
 		long before = between_turns, end = ms() + MS;
 
 		between_calls++;
@@ -61,10 +62,10 @@ long syscall(long number, ...)
 			;
 		between_left += between_turns != before;
 	}
-	result = raw(number, a);
+	result = raw(SYS_fcntl, a);
 	if (result < 0 && result > -4096) {
 		*__errno_location() = (int)-result;
 		return -1;
 	}
-	return result;
+	return (int)result;
 }
