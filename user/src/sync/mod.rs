@@ -10,6 +10,7 @@ mod cond;
 pub mod layout;
 pub mod mutex;
 mod once;
+pub mod passed_over;
 mod protocol;
 pub mod rwlock;
 mod sem;

@@ -21,6 +21,7 @@ use heddle::raw::{self, Ended, Moment};
 use libc::{clockid_t, pthread_mutex_t, timespec};
 use rustix::thread::Timespec;
 
+use super::passed_over::{self, Patience};
 use super::{protocol, theirs, wait, wake};
 use crate::clock;
 use crate::sys::proxy;
@@ -189,12 +190,14 @@ impl Mutex {
         if raw::is_pinned() {
             return self.lock_pinned();
         }
+        let mut patience = Patience::default();
         // ORDER: Acquire pairs with the Release in `release`.
         while self.word.swap(AWAITED, Acquire) != FREE {
             // SAFETY: the caller's mutex lives while somebody waits for it.
             if unsafe { wait(Call::Mutex, &self.word, AWAITED, until) } == Ended::TimedOut {
                 return libc::ETIMEDOUT;
             }
+            patience.woken((&raw const self.word).addr());
         }
         self.own();
         0
@@ -205,7 +208,6 @@ impl Mutex {
     /// Allocators wait without a deadline, so none is looked at.
     #[cold]
     fn lock_pinned(&self) -> c_int {
-        // ORDER: as there.
         while self.word.swap(AWAITED, Acquire) != FREE {
             let _ = rustix::thread::nanosleep(&LOOK_AGAIN);
         }
@@ -247,17 +249,22 @@ impl Mutex {
                 return 0;
             }
         }
-        self.release();
+        if self.release() {
+            passed_over::give_way((&raw const self.word).addr());
+        }
         0
     }
 
+    /// Whether somebody may have waited.
     #[inline]
-    fn release(&self) {
+    fn release(&self) -> bool {
         self.owner.store(0, Relaxed);
         // ORDER: Release publishes what the owner wrote to the Acquire of the next one.
-        if self.word.swap(FREE, Release) == AWAITED {
+        let is_awaited = self.word.swap(FREE, Release) == AWAITED;
+        if is_awaited {
             wake(&self.word, 1);
         }
+        is_awaited
     }
 
     /// Gives it up however often the caller has locked it, which will take it again; returns how

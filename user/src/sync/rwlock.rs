@@ -23,6 +23,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use heddle::raw::{Ended, Moment};
 use libc::{clockid_t, pthread_rwlock_t, timespec};
 
+use super::passed_over::{self, Patience};
 use super::{theirs, wait, wake};
 use crate::clock;
 use crate::sys::{own_memory, proxy};
@@ -118,6 +119,10 @@ impl RwLock {
         self.shared.load(Relaxed) != 0
     }
 
+    fn address(&self) -> usize {
+        core::ptr::from_ref(self).addr()
+    }
+
     fn may_read(&self, state: u32) -> bool {
         let behind = state & WRITERS_WAIT != 0 && self.kind.load(Relaxed) == PREFERS_WRITERS;
         state & COUNT < READERS_MAX && !behind
@@ -154,6 +159,7 @@ impl RwLock {
                 result => return result,
             }
         }
+        let mut patience = Patience::default();
         loop {
             match self.try_read() {
                 libc::EBUSY => {}
@@ -171,6 +177,7 @@ impl RwLock {
             if unsafe { wait(Call::Read, &self.state, waited, until) } == Ended::TimedOut {
                 return libc::ETIMEDOUT;
             }
+            patience.woken(self.address());
         }
     }
 
@@ -210,6 +217,7 @@ impl RwLock {
     fn wait_to_write(&self, until: Moment) -> c_int {
         // Whoever woke us cleared the bit, for it cannot know whether more of us wait.
         let mut others = 0;
+        let mut patience = Patience::default();
         loop {
             let state = self.state.load(Relaxed);
             if is_free(state) {
@@ -241,6 +249,7 @@ impl RwLock {
                 self.writer_gave_up();
                 return libc::ETIMEDOUT;
             }
+            patience.woken(self.address());
         }
     }
 
@@ -271,7 +280,9 @@ impl RwLock {
             self.state.fetch_sub(1, Release) - 1
         };
         if is_free(left) && left & (READERS_WAIT | WRITERS_WAIT) != 0 {
+            let address = self.address();
             self.wake_next(left);
+            passed_over::give_way(address);
         }
         0
     }

@@ -25,6 +25,7 @@ use heddle::raw::{self, Ended, Manner, Moment};
 use libc::{clockid_t, sem_t, timespec};
 use rustix::thread::futex::{self, Flags};
 
+use super::passed_over::{self, Patience};
 use super::wake;
 use crate::sys::interruptible;
 use crate::threads::cancel;
@@ -83,6 +84,7 @@ impl Sem {
     /// Waits as a thread that is counted; afterwards it is not.
     fn wait(&self, until: Moment) -> Ended {
         self.word.fetch_add(WAITER, Relaxed);
+        let mut patience = Patience::default();
         loop {
             if self.try_take(WAITER + 1) {
                 return Ended::Woken;
@@ -93,6 +95,7 @@ impl Sem {
                 self.word.fetch_sub(WAITER, Relaxed);
                 return ended;
             }
+            patience.woken(self.value().addr());
         }
     }
 
@@ -126,7 +129,9 @@ impl Sem {
             }
         }
         if word / WAITER != 0 {
-            raw::when_unpinned(wake_some, self.value().expose_provenance());
+            let address = self.value().expose_provenance();
+            raw::when_unpinned(wake_some, address);
+            passed_over::give_way(address);
         }
         true
     }

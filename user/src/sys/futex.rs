@@ -22,8 +22,9 @@ use heddle::raw::{self, Ended, Manner, Moment};
 use libc::timespec;
 
 use super::{interruptible, own_memory};
-use crate::threads::signals;
-use crate::{errno, sync};
+use crate::errno;
+use crate::sync::{self, passed_over};
+use crate::threads::{self, Pthread, signals};
 
 /// The newer calls, which few headers name.
 pub const WAITV: c_long = 449;
@@ -245,10 +246,18 @@ impl Call {
         let manner = Manner { bits, ..Manner::PLAIN };
         // SAFETY: the caller's word.
         let wait = || unsafe { sync::wait_called(word, self.value, until, manner, false) };
-        told(errno::kept(|| match crate::me() {
+        let waits = threads::this().map(Pthread::waits);
+        if let Some(waits) = waits {
+            waits.begin(self.word);
+        }
+        let ended = errno::kept(|| match crate::me() {
             Some(_) => wait(),
             None => raw::interruptibly(wait),
-        }))
+        });
+        if let Some(waits) = waits {
+            waits.end();
+        }
+        told(ended)
     }
 
     /// A wait for a word that another process may wake; `None` when it is the kernel's as it is.
@@ -287,7 +296,11 @@ impl Call {
         if bits == 0 {
             return Err(libc::EINVAL);
         }
-        Ok(c_long::from(wake(word(self.word)?, self.most(), bits)))
+        let count = wake(word(self.word)?, self.most(), bits);
+        if count != 0 {
+            passed_over::give_way(self.word);
+        }
+        Ok(c_long::from(count))
     }
 
     fn requeue(&self, expected: Option<u32>) -> Result {

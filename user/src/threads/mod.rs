@@ -51,6 +51,7 @@ pub use self::schedule::priority;
 use crate::account::Born;
 use crate::account::tripwire::Tripwire;
 use crate::calls::shells::Shells;
+use crate::sync::passed_over::Waits;
 use crate::sys::proxy::Lent;
 
 thread_local! {
@@ -108,6 +109,8 @@ struct Own {
     end_word: Cell<*mut u32>,
     lent: Lent,
     shells: Shells,
+    /// For futexes by number.
+    waits: Waits,
 }
 
 impl Default for Own {
@@ -122,6 +125,7 @@ impl Default for Own {
             end_word: Cell::new(core::ptr::null_mut()),
             lent: Lent::default(),
             shells: Shells::default(),
+            waits: Waits::default(),
         }
     }
 }
@@ -211,6 +215,11 @@ impl Pthread {
     /// For the thread itself alone.
     pub fn shells(&self) -> &Shells {
         &self.own.shells
+    }
+
+    /// For the thread itself alone.
+    pub fn waits(&self) -> &Waits {
+        &self.own.waits
     }
 
     pub fn signals(&self) -> &Signals {
