@@ -208,6 +208,7 @@ impl Mutex {
     /// Allocators wait without a deadline, so none is looked at.
     #[cold]
     fn lock_pinned(&self) -> c_int {
+        // ORDER: as there.
         while self.word.swap(AWAITED, Acquire) != FREE {
             let _ = rustix::thread::nanosleep(&LOOK_AGAIN);
         }

@@ -51,14 +51,14 @@ pub struct Waits {
     address: Cell<usize>,
     /// Since when it was woken in vain there.
     since: Cell<u64>,
-    ended: Cell<u64>,
+    woken: Cell<u64>,
 }
 
 impl Waits {
     /// Before one.
     pub fn begin(&self, address: usize) {
         let now = raw::now_ns();
-        let is_in_vain = now.saturating_sub(self.ended.get()) < SOON_NS;
+        let is_in_vain = now.saturating_sub(self.woken.get()) < SOON_NS;
         if self.address.replace(address) != address || !is_in_vain {
             self.since.set(now);
         } else if now.saturating_sub(self.since.get()) >= PATIENCE_NS {
@@ -67,9 +67,9 @@ impl Waits {
         }
     }
 
-    /// It has ended.
-    pub fn end(&self) {
-        self.ended.set(raw::now_ns());
+    /// It has ended, and not by its timeout.
+    pub fn woken(&self) {
+        self.woken.set(raw::now_ns());
     }
 }
 

@@ -254,8 +254,8 @@ impl Call {
             Some(_) => wait(),
             None => raw::interruptibly(wait),
         });
-        if let Some(waits) = waits {
-            waits.end();
+        if let Some(waits) = waits.filter(|_| ended != Ended::TimedOut) {
+            waits.woken();
         }
         told(ended)
     }
