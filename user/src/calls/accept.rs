@@ -47,7 +47,10 @@ fn accept(
     turns::before_receive();
     let mut turns = 0;
     let (mut target, mut limit) = (Target::new(fd), Limit::default());
-    let attempt = |fd| accept_if_ready(fd, &mut turns, plain);
+    let attempt = |fd, is_shut| match is_shut {
+        true => plain(fd),
+        false => accept_if_ready(fd, &mut turns, plain),
+    };
     retry(&mut target, Interest::Read, libc::SO_RCVTIMEO, &mut limit, attempt).inspect(note)
 }
 

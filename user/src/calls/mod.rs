@@ -242,7 +242,9 @@ impl Limit {
     }
 }
 
-/// Repeats `attempt(fd)`, which must not sleep, until it does not say `EAGAIN`; waits in between.
+/// Repeats `attempt(fd, false)`, which must not sleep, until it does not say `EAGAIN`; waits in
+/// between. Of what has been shut down for reading `attempt(fd, true)`, which may sleep, gets the
+/// end: it comes at once (`sockets::is_shut`).
 ///
 /// `option` is the socket option with the timeout.
 fn retry(
@@ -250,15 +252,21 @@ fn retry(
     interest: Interest,
     option: c_int,
     limit: &mut Limit,
-    mut attempt: impl FnMut(c_int) -> isize,
+    mut attempt: impl FnMut(c_int, bool) -> isize,
 ) -> Result<isize> {
-    let mut again = false;
+    let (mut again, mut has_waited, mut is_shut) = (false, false, false);
     let mut trying = Trying::default();
     loop {
-        let attempted = checked(attempt(target.fd));
+        let may_sleep = core::mem::take(&mut is_shut);
+        let attempted = checked(attempt(target.fd, may_sleep));
+        let is_in_vain = attempted == Err(Stop::Error(libc::EAGAIN)) && !may_sleep;
+        if is_in_vain && has_waited && interest == Interest::Read && sockets::is_shut(target.fd) {
+            is_shut = true;
+            continue;
+        }
         drop(core::mem::take(&mut trying));
         match attempted {
-            Err(Stop::Error(libc::EAGAIN)) => {
+            Err(Stop::Error(libc::EAGAIN)) if is_in_vain => {
                 if interest == Interest::Read && turns::events_first(&mut again, || {}) {
                     continue;
                 }
@@ -279,6 +287,7 @@ fn retry(
             None => *limit.deadline.insert(deadline_of(target.fd, option).unwrap_or(0)),
         };
         turns::waits();
+        has_waited = true;
         let always = limit.always || until != 0;
         trying = timeout_is_again(wait_ready_unless(target, interest, until, always))?;
     }

@@ -32,7 +32,7 @@ fn receive(
         return checked(call(target.fd, flags));
     }
     turns::before_receive();
-    let attempt = |fd| call(fd, flags | libc::MSG_DONTWAIT);
+    let attempt = |fd, waits| call(fd, if waits { flags } else { flags | libc::MSG_DONTWAIT });
     retry(target, Interest::Read, libc::SO_RCVTIMEO, limit, attempt)
 }
 
@@ -222,7 +222,7 @@ fn send_start(
     let sent = if flags & libc::MSG_DONTWAIT != 0 {
         checked(call(target.fd, quiet))
     } else {
-        let attempt = |fd| call(fd, quiet | libc::MSG_DONTWAIT);
+        let attempt = |fd, _| call(fd, quiet | libc::MSG_DONTWAIT);
         retry(target, Interest::Write, libc::SO_SNDTIMEO, limit, attempt)
     };
     sent.inspect_err(|stop| {
@@ -247,7 +247,7 @@ fn send_rest(
     while done > 0 && done < wanted && waits && !is_nonblocking(target.fd) {
         limit.part_sent(target.fd);
         let quiet = flags | libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-        let attempt = |fd| if sockets::is_broken(fd) { 0 } else { call(fd, quiet, done) };
+        let attempt = |fd, _| if sockets::is_broken(fd) { 0 } else { call(fd, quiet, done) };
         match retry(target, Interest::Write, libc::SO_SNDTIMEO, &mut limit, attempt) {
             Ok(count) if count > 0 => done += count as usize,
             _ => break,

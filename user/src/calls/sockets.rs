@@ -31,9 +31,21 @@ pub fn is_broken(fd: c_int) -> bool {
     ends_of(fd) & broken == broken && !is_unix(fd)
 }
 
+/// Whether it was shut down for reading. Of a datagram's socket a receive that may not sleep says
+/// that there is nothing yet, one that may finds the end at once, and all that waits for something
+/// to read is told that there is.
+pub fn is_shut(fd: c_int) -> bool {
+    asked(fd, libc::POLLRDHUP) & libc::POLLRDHUP != 0
+}
+
 /// Which of an error and an end the socket tells of.
 fn ends_of(fd: c_int) -> c_short {
-    let mut poll = libc::pollfd { fd, events: 0, revents: 0 };
+    asked(fd, 0)
+}
+
+/// What it tells of besides `events`, of which it is asked.
+fn asked(fd: c_int, events: c_short) -> c_short {
+    let mut poll = libc::pollfd { fd, events, revents: 0 };
     // A signal that is pending ends it, also where it would not have waited. Of another error the
     // call will tell.
     // SAFETY: one valid pollfd.

@@ -247,10 +247,18 @@ impl Transfer {
         loop {
             let _trying = timeout_is_again(self.wait(deadline))?;
             match checked(self.attempt(parts)) {
+                Err(Stop::Error(libc::EAGAIN)) if self.is_shut() => {
+                    return checked(self.plain(parts));
+                }
                 Err(Stop::Error(libc::EAGAIN | libc::EINTR)) => {}
                 other => return other,
             }
         }
+    }
+
+    /// Whether it is a read at whose end the kernel arrives only if it may sleep.
+    fn is_shut(&self) -> bool {
+        self.direction == Direction::Read && sockets::is_shut(self.target.fd)
     }
 
     /// A file for which there is no call that never sleeps.
