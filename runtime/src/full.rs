@@ -343,10 +343,12 @@ pub(crate) fn give_way() -> bool {
 }
 
 /// Has those go first whose events have come to the caller's worker, if it is a full thread and
-/// nobody else is ready there. A system call.
+/// nobody else is ready there. A system call. False, and none is made, where the worker's asks have
+/// been in vain lately (`worker/asks.rs`).
 #[inline(never)]
-pub fn give_way_to_events() {
-    on_worker(Worker::give_way_to_events);
+pub fn give_way_to_events() -> bool {
+    let mut looks = false;
+    on_worker(|worker, me| looks = worker.give_way_to_events(me)) && looks
 }
 
 /// See [`Worker::leave_to_others`].

@@ -19,6 +19,7 @@
 //!    on that, and sends no other one.
 
 use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
@@ -349,7 +350,7 @@ impl Epoll {
     }
 
     fn take_in(&self, worker: &'static Worker, ns: Option<u64>, wake: impl Fn()) -> usize {
-        let mut room = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
+        let mut room = [const { MaybeUninit::uninit() }; EVENTS];
         let events = sys::wait(self.set.as_fd(), &mut room, ns);
         for event in events {
             match event.u64 {
@@ -447,7 +448,7 @@ mod tests {
         };
         assert_eq!(epoll.wait(worker, Some(0)), EVENTS);
         epoll.poll(worker);
-        let mut room = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
+        let mut room = [const { MaybeUninit::uninit() }; EVENTS];
         assert_eq!(sys::wait(epoll.set.as_fd(), &mut room, Some(0)).len(), 0);
     }
 

@@ -10,6 +10,7 @@
 //! alarm is set before the worker looks for threads, and taken back before it says that it sleeps.
 
 use core::cell::{Cell, OnceCell};
+use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU32};
 use core::time::Duration;
@@ -112,7 +113,7 @@ impl Bed {
 
     fn wait(&self, limit: Option<Duration>) -> bool {
         self.alarms.store(0, Relaxed);
-        let mut room = [libc::epoll_event { events: 0, u64: 0 }; 8];
+        let mut room = [const { MaybeUninit::uninit() }; 8];
         let ns = limit.map(|it| it.as_nanos() as u64);
         let events = sys::wait(self.set.as_fd(), &mut room, ns);
         if events.iter().any(|it| it.u64 == EVENT) {

@@ -3,6 +3,8 @@
 //! `epoll_wait` counts milliseconds: every short sleep of a worker would last one. Kernels since
 //! 5.11 have `epoll_pwait2`; older ones round up.
 
+use core::ffi::c_int;
+use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
@@ -17,10 +19,11 @@ static PRECISE: AtomicBool = AtomicBool::new(true);
 /// Interrupted or refused: no events; the worker looks around anyway.
 pub(crate) fn wait<'a>(
     set: BorrowedFd<'_>,
-    events: &'a mut [libc::epoll_event],
+    events: &'a mut [MaybeUninit<libc::epoll_event>],
     ns: Option<u64>,
 ) -> &'a [libc::epoll_event] {
-    let (room, space) = (events.len() as libc::c_int, events.as_mut_ptr());
+    let room = events.len().min(c_int::MAX as usize) as c_int;
+    let space: *mut libc::epoll_event = events.as_mut_ptr().cast();
     let precise = ns.is_some_and(|ns| ns != 0) && PRECISE.load(Relaxed);
     let mut count = -1;
     if precise {
@@ -35,15 +38,16 @@ pub(crate) fn wait<'a>(
         let result = unsafe {
             libc::syscall(libc::SYS_epoll_pwait2, set, space, room, &raw const time, no_mask, 8)
         };
-        count = result as libc::c_int;
+        count = result as c_int;
         if count < 0 && std::io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
             PRECISE.store(false, Relaxed);
         }
     }
     if !precise || (count < 0 && !PRECISE.load(Relaxed)) {
-        let ms = ns.map_or(-1, |ns| ns.div_ceil(1_000_000).min(i32::MAX as u64) as libc::c_int);
+        let ms = ns.map_or(-1, |ns| ns.div_ceil(1_000_000).min(i32::MAX as u64) as c_int);
         // SAFETY: room for `room` events.
         count = unsafe { libc::epoll_wait(set.as_raw_fd(), space, room, ms) };
     }
-    &events[..count.max(0) as usize]
+    // SAFETY: the kernel has written so many, not more than there is room for.
+    unsafe { core::slice::from_raw_parts(space, count.max(0) as usize) }
 }

@@ -9,8 +9,10 @@
 //!
 //! Nor is the set asked right after a sleep in it, which has taken in what there was.
 //!
+//! And who waits next because a receive was in vain does not ask before ([`Asks::are_in_vain`]).
+//!
 //! Invariant: who looks without asking has slept in its reactor just now, or has nothing to do and
-//! sleeps there next. So events wait no longer than they would have.
+//! sleeps there next, unless it finds something at others before.
 
 use core::cell::Cell;
 
@@ -42,7 +44,7 @@ impl Asks {
             }
             return false;
         }
-        let asks = has_work || self.vain.get() < VAIN_MAX;
+        let asks = has_work || !self.are_in_vain();
         if !asks {
             self.left_out.set(now);
         }
@@ -52,6 +54,11 @@ impl Asks {
     /// A worker without work has asked.
     pub fn asked(&self, found: bool) {
         self.vain.set(if found { 0 } else { self.vain.get().saturating_add(1) });
+    }
+
+    /// Whether the last ones were, of a worker that mostly waits.
+    pub fn are_in_vain(&self) -> bool {
+        self.vain.get() >= VAIN_MAX
     }
 
     /// Whether the last look left it out. Who does not sleep after all looks again.

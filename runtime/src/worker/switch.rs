@@ -167,14 +167,19 @@ impl Worker {
         }
     }
 
-    /// As [`Worker::give_way`], to those whose events have come, if nobody else is ready.
-    pub fn give_way_to_events(&'static self, me: &'static Control) {
+    /// As [`Worker::give_way`], to those whose events have come, if nobody else is ready; false:
+    /// the worker mostly waits, and does not look for any.
+    pub fn give_way_to_events(&'static self, me: &'static Control) -> bool {
         if self.has_no_ready()
             && let Some(set) = self.made_readiness()
         {
+            if self.asks.are_in_vain() {
+                return false;
+            }
             set.poll_for(self);
             self.give_way(me);
         }
+        true
     }
 
     /// As [`Worker::yield_full`], of a thread that is preempted.
