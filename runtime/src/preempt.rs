@@ -9,7 +9,7 @@
 //!    written where the thread may have put something ([`looks`]). If it is the thread that was
 //!    meant, and may be left where it was interrupted ([`may_leave`]), the handler goes on on the
 //!    thread's own stack and yields from there ([`acts`]); else the monitor will ask again at its
-//!    next look.
+//!    next look, or the thread leaves itself before (`preempt/overdue.rs`).
 //! 3. When its turn comes, maybe on another worker, it returns from the handler, and the kernel
 //!    restores all of its registers from the frame on its stack. The frame has neither the thread
 //!    pointer nor the base of %gs, so those of the kernel thread that it is on by then stay.
@@ -57,6 +57,7 @@
 //! where blocked workers have to take turns for want of kernel threads (`turns.rs`).
 
 pub(crate) mod guarded;
+pub(crate) mod overdue;
 
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -247,6 +248,7 @@ fn looks(interrupted: &Interrupted) -> bool {
             // It has had its turn.
             worker.take_turn();
             worker.behind.refuse(worker.asked.load(Relaxed), clock::now_ns());
+            full::me().filter(|_| worker.is_asked()).into_iter().for_each(overdue::note);
         }
         if is_elsewhere && worker.is_asked() {
             worker.hold(worker.asked.load(Relaxed));

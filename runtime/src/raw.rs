@@ -270,6 +270,7 @@ pub fn call_again() {
     sched::current().cancel.fetch_or(crate::preempt::CANCEL_CALLED, Release);
 }
 
+pub use crate::preempt::overdue::{is_called_or_overdue, leave as leave_if_overdue};
 pub use crate::preempt::{CALLED, called_word, end_calls_in, may_be_left, on_call};
 
 /// Asks for the memory by which a full thread is described that is about to be joined: it may have
@@ -351,9 +352,8 @@ pub use crate::stack::overflow::{
     handler as fault_handler, on_deadly_fault, set_program as on_fault,
 };
 
-pub use crate::sched::{cancel_kernel_thread, control_block, end_kernel_thread, has_request};
-
 pub use crate::full::{count_pins, exist as full_threads_exist};
+pub use crate::sched::{cancel_kernel_thread, control_block, end_kernel_thread, has_request};
 
 /// Lets no full thread be preempted while it is in `[low, high)`: the text of a library around the
 /// runtime. Eight ranges in a process, the C library's and the loader's among them.

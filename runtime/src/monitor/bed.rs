@@ -44,9 +44,9 @@ struct Bed {
 }
 
 static BED: OnceLock<Bed> = OnceLock::new();
-/// No alarms any more: a filter on system calls may not know them.
+/// No alarms any more, nor others such: a filter on system calls may not know them.
 static IS_FILTERED: AtomicBool = AtomicBool::new(false);
-/// Workers that are about to make such a call.
+/// Kernel threads that are about to make such a call.
 static CALLERS: AtomicU32 = AtomicU32::new(0);
 
 /// Before the monitor starts.
@@ -69,8 +69,9 @@ pub(crate) fn before_filter() {
     }
 }
 
-/// Makes `call` unless there may be a filter that does not know it.
-fn unfiltered<T>(call: impl FnOnce() -> Option<T>) -> Option<T> {
+/// Makes `call`, in which there are system calls that programs seldom make, unless there may be a
+/// filter that does not know them.
+pub(crate) fn unfiltered<T>(call: impl FnOnce() -> Option<T>) -> Option<T> {
     CALLERS.fetch_add(1, SeqCst);
     let made = if IS_FILTERED.load(SeqCst) { None } else { call() };
     CALLERS.fetch_sub(1, SeqCst);

@@ -109,6 +109,20 @@ fn change_mask(how: libc::c_int, set: &libc::sigset_t) -> libc::sigset_t {
     }
 }
 
+/// Whether the calling kernel thread lets `signal` and [`FAULTS`] through and is not on the
+/// alternate stack that the kernel knows, as it is, or is not, in handlers that the kernel calls.
+pub(crate) fn is_in_no_handler(signal: i32) -> bool {
+    // SAFETY: plain calls on local places.
+    unsafe {
+        let (mut blocked, mut stack) = (core::mem::zeroed(), core::mem::zeroed::<libc::stack_t>());
+        libc::pthread_sigmask(libc::SIG_BLOCK, core::ptr::null(), &mut blocked);
+        libc::sigaltstack(core::ptr::null(), &mut stack);
+        let mut signals = FAULTS.into_iter().chain([signal]);
+        stack.ss_flags & libc::SS_ONSTACK == 0
+            && signals.all(|signal| libc::sigismember(&blocked, signal) == 0)
+    }
+}
+
 /// Blocks all signals in the calling kernel thread, those of the C library as well, which its own
 /// functions leave out; returns the mask as it was, for [`unmask`].
 #[cfg(target_arch = "x86_64")]

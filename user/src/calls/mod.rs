@@ -103,8 +103,8 @@ fn checked(result: isize) -> Result<isize> {
 fn made(call: impl FnOnce() -> Result<isize>) -> isize {
     let before = errno::get();
     let result = if raw::is_cancelled() { Err(Stop::Cancelled) } else { call() };
-    if raw::is_called() {
-        signals::interrupted();
+    if raw::is_called_or_overdue() {
+        signals::at_end(signals::interrupted);
     }
     returned(result, before)
 }
@@ -130,8 +130,8 @@ fn returned(result: Result<isize>, before: c_int) -> isize {
 fn made_on(call: impl FnOnce() -> Result<isize>) -> isize {
     let before = errno::get();
     let result = call();
-    if raw::is_called() {
-        signals::called();
+    if raw::is_called_or_overdue() {
+        signals::at_end(signals::called);
     }
     returned(result, before)
 }

@@ -15,7 +15,7 @@ use core::ffi::c_int;
 use heddle::raw;
 use libc::{clockid_t, pthread_t, rusage, timespec, timeval};
 
-use crate::threads::{self, Pthread, fork};
+use crate::threads::{self, Pthread, fork, signals};
 use crate::{errno, me};
 
 const NS: u64 = 1_000_000_000;
@@ -67,6 +67,7 @@ pub unsafe extern "C" fn heddle_user_clock_gettime(
     let now = timespec { tv_sec: (ns / NS) as i64, tv_nsec: (ns % NS) as i64 };
     // SAFETY: as above.
     unsafe { place.write(now) };
+    signals::leave_if_overdue();
     0
 }
 
@@ -117,5 +118,6 @@ pub unsafe extern "C" fn heddle_user_getrusage(who: c_int, place: *mut rusage) -
         told.ru_maxrss = (*place).ru_maxrss;
         place.write(told);
     }
+    signals::leave_if_overdue();
     0
 }

@@ -28,6 +28,13 @@ pub unsafe extern "C-unwind" fn heddle_user_syscall(
     e: usize,
     f: usize,
 ) -> c_long {
+    let result = by_number(number, [a, b, c, d, e, f]);
+    signals::leave_if_overdue();
+    result
+}
+
+fn by_number(number: c_long, arguments: [usize; 6]) -> c_long {
+    let [a, b, c, d, e, f] = arguments;
     let taken = match number {
         libc::SYS_futex => futex::call(&Call {
             word: a,
@@ -49,28 +56,27 @@ pub unsafe extern "C-unwind" fn heddle_user_syscall(
             running().map(|me| alternate::by_number(me, a as *const _, b as *mut _).map(|()| 0))
         }
         libc::SYS_io_uring_setup | libc::SYS_io_uring_register => {
-            rings::answer(number, [a, b, c, d, e, f], kept::has_none())
+            rings::answer(number, arguments, kept::has_none())
         }
         libc::SYS_exit if kept::has_none() => match running() {
             Some(me) => end::end_by_number(me),
             None => None,
         },
         libc::SYS_clone | libc::SYS_clone3 | FORK if makes_process(number, a, b) => {
-            return forked(number, [a, b, c, d, e, f]);
+            return forked(number, arguments);
         }
         futex::WAITV | futex::WAIT => {
-            return futex::waiting_in_kernel(|| of_thread(number, [a, b, c, d, e, f]));
+            return futex::waiting_in_kernel(|| of_thread(number, arguments));
         }
         futex::WAKE | futex::REQUEUE => {
-            let arguments = [a, b, c, d, e, f];
             return futex::woken_in_kernel(number, arguments, real(number, arguments));
         }
-        _ => return of_thread(number, [a, b, c, d, e, f]),
+        _ => return of_thread(number, arguments),
     };
     match taken {
         Some(Ok(value)) => value,
         Some(Err(number)) => failed(number),
-        None => real(number, [a, b, c, d, e, f]),
+        None => real(number, arguments),
     }
 }
 

@@ -143,6 +143,7 @@ fn start_runtime() -> Result<(), &'static str> {
             raw::guard_text(low, high);
         }
         callers::prepare();
+        signals::prepare_to_leave();
         raw::tell_calls(super::cancel::calls);
         prepare();
         raw::count_cpu();

@@ -6,7 +6,8 @@
 //! those of the thread's own faults (`faults.rs`).
 //!
 //! Whether a thread is on its alternate stack is told by its stack pointer, so a jump out of a
-//! handler needs nothing. A thread is not preempted there.
+//! handler needs nothing. A thread is not preempted there, but at the end of a call it may leave.
+//! (The kernel knows nothing of that stack.)
 //!
 //! # Safety
 //! For the exported function: as the C library's function of the same name.

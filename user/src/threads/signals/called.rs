@@ -2,10 +2,12 @@
 //!
 //! Invariant: who was not ended although that is due is called again.
 
+use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 
 use heddle::raw;
 
+use super::actions::is_in_vfork;
 use super::{Ran, deliver};
 use crate::errno;
 use crate::threads::{cancel, this};
@@ -48,10 +50,45 @@ pub fn are_answered() -> bool {
     this().is_some_and(|me| me.signals.masked.get().is_none())
 }
 
-/// As [`answer`], if the caller is a full thread that was called. For calls in which a thread may
-/// spend all of its time, and where nothing interrupts it.
+/// As [`called`], if the caller is a full thread that was called; and it leaves if it is overdue.
+/// For calls in which a thread may spend all of its time, and where nothing interrupts it.
 pub fn answer_if_called() {
-    if crate::me().is_some() && raw::is_called() {
-        errno::kept(called);
+    if crate::me().is_some() && raw::is_called_or_overdue() {
+        errno::kept(|| at_end(called));
     }
+}
+
+/// What a full thread that is called or overdue does at the end of a call: `called` for the one,
+/// and for the other it leaves. Not a child of `vfork`, which is on its parent's stack.
+#[cold]
+pub fn at_end<T>(called: impl FnOnce() -> T) {
+    if raw::is_called() {
+        called();
+    }
+    leave();
+}
+
+/// For calls in which a thread may spend all of its time: a full one that is overdue leaves.
+#[inline]
+pub fn leave_if_overdue() {
+    if crate::me().is_some() && raw::is_called_or_overdue() {
+        errno::kept(leave);
+    }
+}
+
+#[cold]
+fn leave() {
+    if !OTHERS_ALLOCATE.load(Relaxed) && !is_in_vfork() {
+        raw::leave_if_overdue();
+    }
+}
+
+/// A library is the allocator, not the C library: it makes calls where it has locks.
+static OTHERS_ALLOCATE: AtomicBool = AtomicBool::new(false);
+
+/// Before the first full thread.
+pub fn prepare_to_leave() {
+    let allocator = raw::text_of(libc::malloc as *const () as usize);
+    let c_library = raw::text_of(libc::gnu_get_libc_version as *const () as usize);
+    OTHERS_ALLOCATE.store(allocator != c_library, Relaxed);
 }
