@@ -335,7 +335,7 @@ fn look_behind(interrupted: &Interrupted) {
         .map(|me| {
             let waits = waits_in_c_library(interrupted);
             let calls = match waits && full::answers_at_locks() {
-                true => Calls { may_leave: true, may_end: false },
+                true => Calls { may_leave: true, ..Calls::default() },
                 false => guarded::calls(me, interrupted, waits),
             };
             (sched::is_called(me), calls)
@@ -344,7 +344,8 @@ fn look_behind(interrupted: &Interrupted) {
     let worker = here.worker();
     let (is_called, calls) = found.unwrap_or_default();
     let is_refused = || worker.behind.is_refused(worker.asked.load(Relaxed));
-    worker.behind.set(calls.may_leave && (is_called || is_refused()), calls.may_end);
+    let is_free = calls.may_leave && (is_called || calls.holds_nothing || is_refused());
+    worker.behind.set(is_free, calls.may_end);
 }
 
 /// Whether the calling thread is a full one that may be left where a signal has interrupted it: a

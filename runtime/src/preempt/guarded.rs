@@ -6,11 +6,12 @@
 //! called it, and that it holds nothing which the runtime needs ([`tell_calls`]): else code that
 //! computes there for long, in a sort or a copy, would keep its worker, and nothing would reach it.
 //! It takes a call of the program's handlers at once, as a kernel thread does. It is preempted
-//! there when it was met nowhere else [`REFUSALS`] times, [`APART_NS`] apart: whoever waits for a
-//! lock that it holds then is blocked, and compensated for, until its turn comes.
+//! there at once if it holds nothing, else when it was met nowhere else [`REFUSALS`] times,
+//! [`APART_NS`] apart: whoever waits for a lock that it holds then is blocked, and compensated for,
+//! until its turn comes.
 //!
 //! Invariant: no thread is left in the middle of the embedding library, nor in what that has
-//! called.
+//! called; it may leave by itself at the end of a call (`overdue.rs`).
 
 use core::cell::Cell;
 use core::ffi::c_void;
@@ -77,6 +78,8 @@ pub struct Calls {
     /// It may be left there: its own code has called them, and it holds nothing that the runtime
     /// needs.
     pub may_leave: bool,
+    /// Nor anything else that others could wait for.
+    pub holds_nothing: bool,
     /// It may end there.
     pub may_end: bool,
 }

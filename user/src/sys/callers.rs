@@ -25,6 +25,7 @@ use gimli::{
 use heddle::raw::{self, Object};
 use libc::ucontext_t;
 
+use super::lockless::Lockless;
 use super::{heap, stdio};
 
 /// Frames that are walked at most.
@@ -73,6 +74,7 @@ struct Known {
     /// Its `fork`, which has all of the allocator's locks while it copies the process.
     fork: usize,
     loader: Option<Library>,
+    lockless: Lockless,
     /// This library and others of heddle's, and their functions that the C library calls, or that
     /// call it, and hold nothing meanwhile.
     own: Vec<(Library, Vec<usize>)>,
@@ -92,31 +94,45 @@ pub fn is_of_library(address: usize) -> bool {
     KNOWN.get().is_some_and(|known| known.c_library.text.contains(&address))
 }
 
-/// Whether code is in the C library that the program has called; false where that is not known.
+/// What is known of code that was interrupted in the C library.
+#[derive(Clone, Copy, Default)]
+pub struct Found {
+    /// The program has called it.
+    pub is_program: bool,
+    /// And what it has called there holds nothing that others could wait for (`lockless.rs`): the
+    /// thread is as in the program's own code.
+    pub holds_nothing: bool,
+}
+
+/// Whether code is in the C library that the program has called; not so where that is not known.
 /// Where it `waits` for a lock that has no allocator's, it may be in the loader and in a fork, too:
 /// who has that lock may be stopped there.
 ///
 /// # Safety
 /// 1. `context` is what the kernel passed to a handler, which has not returned.
 /// 2. It has interrupted a thread on its own stack, which ends at `top`.
-pub unsafe fn are_program(context: *mut c_void, top: usize, waits: bool) -> bool {
-    let Some(known) = KNOWN.get() else { return false };
+pub unsafe fn look(context: *mut c_void, top: usize, waits: bool) -> Found {
+    let Some(known) = KNOWN.get() else { return Found::default() };
     // SAFETY: by 1.
     let mut frame = unsafe { Frame::interrupted(&*context.cast(), top) };
+    let mut called = 0;
     for _ in 0..FRAMES_MAX {
         // SAFETY: by 2.
         match unsafe { known.caller(&frame, waits) } {
-            Caller::Frame(caller) => frame = caller,
-            Caller::Program => return true,
+            Caller::Frame(function, caller) => (called, frame) = (function, caller),
+            Caller::Program => {
+                return Found { is_program: true, holds_nothing: known.lockless.has(called) };
+            }
             Caller::Unknown => break,
         }
     }
-    false
+    Found::default()
 }
 
 /// What a frame's caller is.
 enum Caller {
-    Frame(Frame),
+    /// And where the function begins that it has called.
+    Frame(usize, Frame),
     /// The frame is the program's itself.
     Program,
     Unknown,
@@ -139,7 +155,8 @@ impl Known {
         let close = libc::dlclose as *const () as usize;
         let other = Library::find(close).filter(|it| it.text != c_library.text);
         own.extend(other.filter(|_| raw::is_guarded(close)).map(|it| (it, vec![close])));
-        Some(Known { c_library, allocator, fork, loader, own })
+        let lockless = Lockless::find(|start| c_library.end_of(start));
+        Some(Known { c_library, allocator, fork, loader, lockless, own })
     }
 
     /// # Safety
@@ -164,7 +181,7 @@ impl Known {
                     && (function != self.fork || waits)
                     && own.is_none_or(|(_, between)| between.contains(&function)) =>
             {
-                Caller::Frame(caller)
+                Caller::Frame(function, caller)
             }
             _ => Caller::Unknown,
         }
@@ -261,6 +278,15 @@ impl Library {
         let end = segments.iter().find(|segment| segment.contains(&start))?.end;
         let frames = EhFrame::from(bytes(&(start..end)));
         Some(Library { text, header, frames, bases: bases.set_eh_frame(start as u64) })
+    }
+
+    /// Where the function ends that begins here, if one of this library's does.
+    fn end_of(&self, start: usize) -> Option<usize> {
+        let table: EhHdrTable<'_, Bytes> = self.header.table()?;
+        let (frames, bases, at) = (&self.frames, &self.bases, start as u64);
+        let entry = table.fde_for_address(frames, bases, at, EhFrame::cie_from_offset).ok()?;
+        let is_start = self.text.contains(&start) && entry.initial_address() == at;
+        is_start.then(|| start + entry.len() as usize)
     }
 
     /// Where the function begins that `frame` is in, of this library, and who has called it.

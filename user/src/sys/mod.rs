@@ -12,6 +12,7 @@ pub mod identity;
 pub mod interruptible;
 pub mod kept;
 mod loader;
+mod lockless;
 pub mod own_memory;
 pub mod plain;
 pub mod probed;

@@ -18,7 +18,7 @@ use libc::pthread_t;
 
 use super::{Pthread, cleanup, end, find, fork, kernel, running, this};
 use crate::real;
-use crate::sys::callers;
+use crate::sys::callers::{self, Found};
 
 const ENABLE: c_int = 0;
 const DISABLE: c_int = 1;
@@ -73,11 +73,12 @@ pub fn is_asynchronous() -> bool {
 /// library itself puts that off, nor where it waits for a lock: it may have another one.
 ///
 /// # Safety
-/// As [`callers::are_program`].
+/// As [`callers::look`].
 pub unsafe fn calls(context: *mut c_void, top: usize, waits: bool) -> Calls {
     // SAFETY: as the caller promises.
-    let may_leave = unsafe { callers::are_program(context, top, waits) };
-    Calls { may_leave, may_end: may_leave && !waits && !cleanup::is_put_off() }
+    let Found { is_program, holds_nothing } = unsafe { callers::look(context, top, waits) };
+    let may_end = is_program && !waits && !cleanup::is_put_off();
+    Calls { may_leave: is_program, holds_nothing, may_end }
 }
 
 /// Whether the C library has disabled cancellation for the calling full thread, as it does in
