@@ -21,8 +21,8 @@
 //!
 //! While all that are awake are blocked for long it looks seldom: `monitor/calm.rs`.
 //!
-//! When all workers sleep the monitor sleeps as well; the first worker that wakes wakes it. Where
-//! threads wake now and then it would look in vain most of the time otherwise.
+//! When all workers sleep the monitor sleeps as well, until one wakes: where threads wake now and
+//! then it would look in vain. Where they wake often it looks on, but seldom: `monitor/pace.rs`.
 //!
 //! Invariant: the monitor waits for nobody, and allocates nothing: what it would wait for may be in
 //! the hands of a full thread that runs only when the monitor has found a worker for it. The
@@ -61,7 +61,7 @@ use self::compensate::Spares;
 use self::doze::Doze;
 use self::fair::{Fair, Load};
 use self::kept::Kept;
-use self::pace::Called;
+use self::pace::{Called, Patrol};
 
 /// Looks after which the kernel is asked again what a blocked worker does.
 const LOOKS_PER_ASK: u32 = 64;
@@ -123,6 +123,7 @@ impl Monitor {
                 elapsed: 0,
                 spinning: false,
                 called: Called::default(),
+                patrol: Patrol::default(),
                 measured: 0,
                 calm: Calm::new(),
                 spares: Spares::new(),
@@ -216,6 +217,7 @@ struct Watch {
     /// A thread was preempted that had used its slice up at the tick before last, too.
     spinning: bool,
     called: Called,
+    patrol: Patrol,
     /// The slot whose stack was measured last.
     measured: u32,
     calm: Calm,
@@ -236,7 +238,7 @@ impl Watch {
         loop {
             self.tick = self.next_tick();
             self.sleep_for_tick();
-            let busy = self.tick();
+            let busy = self.tick() || self.patrol.is_often();
             was_quiet &= !busy;
             round += self.tick;
             if round >= ROUND {
@@ -317,6 +319,7 @@ impl Watch {
         let now = clock::now_ns();
         self.elapsed = now - core::mem::replace(&mut self.last, now);
         self.kept.begin();
+        self.begin_patrol();
         let busy = self.attend(now);
         self.share();
         busy
@@ -338,6 +341,7 @@ impl Watch {
             before.same_ns += self.elapsed;
         }
         let stuck = before.same_for > 0;
+        self.patrol.note_awake(stuck);
         if !stuck && worker.has_not_looked_for(self.elapsed, self.last) {
             // It switches, but less often than it used to.
             worker.poll.store(1, Relaxed);
