@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 #[cfg(target_arch = "x86_64")]
 use super::frame::Frame;
+use crate::full;
 
 /// How a signal was treated before.
 pub(crate) struct Action(libc::sigaction);
@@ -368,6 +369,11 @@ extern "C-unwind" fn on_other(
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
+    if full::me().is_some() {
+        // It may wait in the handler, and return from it on another kernel thread.
+        // SAFETY: the kernel passed it, or it is a copy.
+        unsafe { keep_alternate_stack(context) };
+    }
     if let Some(action) = of_program() {
         pass_on(&action, signal, info, context);
     }
