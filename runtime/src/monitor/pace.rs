@@ -25,17 +25,17 @@ const TICK: Duration = Duration::from_millis(10);
 const TICK_FULL: Duration = Duration::from_millis(2);
 /// The same while it patrols.
 const TICK_PATROL: Duration = Duration::from_millis(8);
-/// Switches that come more often than once in this time come often: more seldom, alarms cost less
-/// than looks.
-const OFTEN_NS: u64 = 4_000_000;
-/// For so long no worker has kept its thread before it patrols.
-const CALM_NS: u64 = 250_000_000;
 /// The same while full threads use up their slices one after the other.
 const TICK_SPINNING: Duration = Duration::from_millis(1);
 /// The same while a thread that computes is called and could not be interrupted where it was; and
 /// how many of these there are in a row: it may be where it never can.
 const TICK_CALLED: Duration = Duration::from_micros(250);
 const TICKS_CALLED: u32 = 400;
+/// Switches that come more often than once in this time come often: more seldom, alarms cost less
+/// than looks.
+const OFTEN_NS: u64 = 4_000_000;
+/// For so long no worker has kept its thread before it patrols.
+const CALM_NS: u64 = 250_000_000;
 
 /// Whether a thread that computes is called.
 #[derive(Default)]
