@@ -24,11 +24,13 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use heddle_preload::sys::fork::helper;
-use heddle_preload::sys::spawn::{end_by, let_go, send_signal, spawn, stop_by, unblock_signals};
+use heddle_preload::sys::spawn::{
+    continue_as_itself, end_by, let_go, send_signal, spawn, stop_by, unblock_signals,
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
-    DumpableBehavior, Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus, kill_process,
-    set_dumpable_behavior, setrlimit, wait,
+    DumpableBehavior, Pid, Resource, Rlimit, WaitOptions, WaitStatus, set_dumpable_behavior,
+    setrlimit, wait,
 };
 use signal_hook::consts::{
     SIGABRT, SIGALRM, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGIO, SIGPIPE, SIGPROF, SIGQUIT, SIGTERM,
@@ -161,7 +163,7 @@ impl Child {
     fn stop_too(&self, signal: i32) {
         let until = io::pipe().and_then(|(reader, writer)| {
             let reader = OwnedFd::from(reader);
-            let own = rustix::process::getpid();
+            let own = rustix::process::getpid().as_raw_nonzero().get();
             helper(&reader, c"heddle-stopped", || continue_with(self.pid, own, &reader))?;
             Ok(writer)
         });
@@ -208,12 +210,15 @@ fn ignored_signals() -> BTreeSet<i32> {
 
 /// Continues `stopped` as long as the program is not stopped any more, until the other end of the
 /// pipe is closed: it may not have stopped yet when it is continued first.
-fn continue_with(program: i32, stopped: Pid, until: &OwnedFd) {
+fn continue_with(program: i32, stopped: i32, until: &OwnedFd) {
     let pause = Timespec { tv_sec: 0, tv_nsec: STOPPED_LOOKS.subsec_nanos().into() };
     let goes_on = || poll(&mut [PollFd::new(until, PollFlags::IN)], Some(&pause)) == Ok(0);
     while goes_on() {
         if !is_stopped(program) {
-            let _ = kill_process(stopped, Signal::CONT);
+            // What comes from ourselves is not passed on: the program may have been stopped anew.
+            if continue_as_itself(stopped).is_err() {
+                let _ = send_signal(stopped, SIGCONT);
+            }
         }
     }
 }

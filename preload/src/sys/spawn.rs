@@ -154,6 +154,35 @@ pub fn send_signal(pid: i32, signal: i32) -> io::Result<()> {
     }
 }
 
+/// Continues a process by a signal that seems to come from that process itself.
+///
+/// # Errors
+/// What the kernel says; `EINVAL` for an id that is not positive.
+pub fn continue_as_itself(pid: i32) -> io::Result<()> {
+    /// `siginfo_t` of a signal with a sender, as 64-bit machines have it.
+    #[repr(C)]
+    struct Told {
+        number: i32,
+        error: i32,
+        code: i32,
+        gap: i32,
+        sender: i32,
+        user: u32,
+        rest: [i32; 26],
+    }
+    const { assert!(size_of::<Told>() == size_of::<libc::siginfo_t>()) };
+    if pid <= 0 {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    let user = rustix::process::getuid().as_raw();
+    let (number, code) = (libc::SIGCONT, libc::SI_QUEUE);
+    let told = Told { number, error: 0, code, gap: 0, sender: pid, user, rest: [0; 26] };
+    // SAFETY: the call reads one `siginfo_t`, whose size and layout `told` has.
+    let result =
+        unsafe { libc::syscall(libc::SYS_rt_sigqueueinfo, pid, libc::SIGCONT, &raw const told) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Ends this process by a signal, whatever handler there is for it, if the signal is one that
 /// ends processes.
 pub fn end_by(signal: i32) {
