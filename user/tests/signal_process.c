@@ -12,6 +12,12 @@
 #include <sys/time.h>
 #include <sys/wait.h>
 
+/* signal_process_urgent.c has another one. */
+#ifndef FIRST
+#define FIRST SIGUSR1
+#define SECOND SIGUSR2
+#endif
+
 enum { BUSY = 6, STORM = 60, AGAIN = 40, FORGET_MS = 1000 };
 
 static _Thread_local volatile int handled;
@@ -87,7 +93,7 @@ static void *takes(void *arg)
 {
 	siginfo_t info;
 	set_value(&ready, 1);
-	CHECK_EQ(sigwaitinfo(&all, &info), SIGUSR2);
+	CHECK_EQ(sigwaitinfo(&all, &info), SECOND);
 	CHECK_EQ(info.si_code, SI_QUEUE);
 	CHECK_EQ(info.si_value.sival_int, 77);
 	set_value(&ready, 2);
@@ -100,18 +106,18 @@ static void *opens_later(void *arg)
 {
 	set_value(&ready, 1);
 	await_value(&ready, 2);
-	CHECK(is_pending(SIGUSR1));
+	CHECK(is_pending(FIRST));
 	unblock();
 	/* Before the call returned. */
 	CHECK_EQ(handled, 1);
-	CHECK(!is_pending(SIGUSR1));
+	CHECK(!is_pending(FIRST));
 	/* Nobody else is there for what it sends: before kill() returns. */
-	CHECK_EQ(kill(getpid(), SIGUSR1), 0);
+	CHECK_EQ(kill(getpid(), FIRST), 0);
 	CHECK_EQ(handled, 2);
 	CHECK_EQ(pthread_sigmask(SIG_BLOCK, &all, NULL), 0);
 	may_handle = 0;
-	CHECK_EQ(kill(getpid(), SIGUSR1), 0);
-	CHECK(is_pending(SIGUSR1));
+	CHECK_EQ(kill(getpid(), FIRST), 0);
+	CHECK(is_pending(FIRST));
 	unblock();
 	CHECK_EQ(handled, 3);
 	return arg;
@@ -155,7 +161,7 @@ static void send_many(void)
 	pthread_t other = start_thread(storm, NULL), thread = start_thread(storm, NULL);
 	await_value(&ready, 2);
 	for (int i = 1; i <= STORM; i++) {
-		CHECK_EQ(kill(getpid(), i % 2 ? SIGUSR1 : SIGALRM), 0);
+		CHECK_EQ(kill(getpid(), i % 2 ? FIRST : SIGALRM), 0);
 		await_value(&seen, i);
 	}
 	set_value(&stop, 1);
@@ -172,7 +178,7 @@ static void block_again(void)
 		CHECK_EQ(pthread_sigmask(SIG_UNBLOCK, &all, NULL), 0);
 		usleep(8000 + 100 * i);
 		CHECK_EQ(pthread_sigmask(SIG_BLOCK, &all, NULL), 0);
-		CHECK_EQ(kill(getpid(), SIGUSR1), 0);
+		CHECK_EQ(kill(getpid(), FIRST), 0);
 		await_value(&seen, i);
 	}
 	finish(thread);
@@ -200,7 +206,7 @@ static void block_without_a_call(void)
 		open_for_ms = i == 1 ? FORGET_MS : 0;
 		CHECK_EQ(raise(SIGHUP), 0);
 		sleep_ms(open_for_ms ? 0 : FORGET_MS);
-		CHECK_EQ(kill(getpid(), SIGUSR1), 0);
+		CHECK_EQ(kill(getpid(), FIRST), 0);
 		await_value(&seen, i);
 	}
 	if (sigsetjmp(before, 1) == 0) {
@@ -208,7 +214,7 @@ static void block_without_a_call(void)
 		sleep_ms(FORGET_MS);
 		siglongjmp(before, 1);
 	}
-	CHECK_EQ(kill(getpid(), SIGUSR1), 0);
+	CHECK_EQ(kill(getpid(), FIRST), 0);
 	await_value(&seen, 3);
 	finish(thread);
 }
@@ -221,7 +227,7 @@ static void is_handled_in_read(void)
 	/* One that comes before the call ends nothing. */
 	for (int i = 1; __atomic_load_n(&ready, __ATOMIC_SEQ_CST) != 2; i++) {
 		sleep_ms(20);
-		CHECK_EQ(kill(getpid(), SIGUSR1), 0);
+		CHECK_EQ(kill(getpid(), FIRST), 0);
 		await_value(&seen, i);
 		sleep_ms(20);
 	}
@@ -234,7 +240,7 @@ static void is_handled_in_wait(void)
 	pthread_t thread = start_thread(waits, NULL);
 	await_value(&ready, 1);
 	sleep_ms(20);
-	CHECK_EQ(kill(getpid(), SIGUSR1), 0);
+	CHECK_EQ(kill(getpid(), FIRST), 0);
 	await_value(&seen, 1);
 	finish(thread);
 }
@@ -243,7 +249,7 @@ int main(void)
 {
 	struct sigaction action = { .sa_sigaction = on_signal, .sa_flags = SA_SIGINFO };
 	sigemptyset(&all);
-	int numbers[] = { SIGUSR1, SIGUSR2, SIGINT, SIGALRM };
+	int numbers[] = { FIRST, SECOND, SIGINT, SIGALRM };
 	for (int i = 0; i < 4; i++) {
 		CHECK_EQ(sigaction(numbers[i], &action, NULL), 0);
 		sigaddset(&all, numbers[i]);
@@ -255,9 +261,9 @@ int main(void)
 
 	pthread_t thread = start_thread(computes, (void *)3);
 	await_value(&ready, 1);
-	CHECK_EQ(kill(getpid(), SIGUSR1), 0);
+	CHECK_EQ(kill(getpid(), FIRST), 0);
 	await_value(&seen, 1);
-	send_from_child(SIGUSR2, 41);
+	send_from_child(SECOND, 41);
 	await_value(&seen, 2);
 	CHECK_EQ(value_seen, 41);
 	struct itimerval soon = { .it_value = { 0, 5000 } };
@@ -285,15 +291,15 @@ int main(void)
 	thread = start_thread(takes, NULL);
 	await_value(&ready, 1);
 	sleep_ms(20);
-	CHECK_EQ(sigqueue(getpid(), SIGUSR2, (union sigval){ .sival_int = 77 }), 0);
+	CHECK_EQ(sigqueue(getpid(), SECOND, (union sigval){ .sival_int = 77 }), 0);
 	await_value(&ready, 2);
 	finish(thread);
 
 	thread = start_thread(opens_later, NULL);
 	await_value(&ready, 1);
-	CHECK_EQ(kill(getpid(), SIGUSR1), 0);
+	CHECK_EQ(kill(getpid(), FIRST), 0);
 	sleep_ms(50);
-	CHECK(is_pending(SIGUSR1));
+	CHECK(is_pending(FIRST));
 	set_value(&ready, 2);
 	finish(thread);
 

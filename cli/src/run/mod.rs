@@ -177,9 +177,9 @@ What differs with --threads user:
   what came before, as the end of a connection that was shut down, and nothing later. So it is with
   close, dup2 and dup3 of numbers below 65536, which wait for those for whom something has come (a
   second at most), not with fclose and close_range.
-  A handler of SIGURG, by which threads are preempted, ends no call early. A wait for a condition
-  may end (0) after a handler ran in it. Three of the 1024 keys of thread-specific values are
-  heddle's, and mallinfo counts what heddle allocates.
+  On the main thread a handler of SIGURG, by which threads are preempted, ends no call early. A
+  wait for a condition may end (0) after a handler ran in it. Three of the 1024 keys of
+  thread-specific values are heddle's, and mallinfo counts what heddle allocates.
   What the kernel keeps for each kernel thread a thread cannot change, for it would hold for its
   worker: identities by system call and setfsuid, capset, unshare, setns, seccomp and what prctl
   has of that, personality, ptrace. These fail with EPERM, and a line says which; the main thread

@@ -240,8 +240,8 @@ impl Interrupted {
 const MARK: usize = 0x6865_6464_6c65;
 /// How the signal was treated before, and what to call for marked ones.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
-/// How the program has it treated now, where it does not ask the kernel for that.
-static OF_PROGRAM: OnceLock<fn() -> libc::sigaction> = OnceLock::new();
+/// See [`set_interrupter_of_program`].
+static OF_PROGRAM: OnceLock<(fn() -> libc::sigaction, Next)> = OnceLock::new();
 static HANDLER: OnceLock<Handler> = OnceLock::new();
 
 /// What is called for signals of [`send_marked`], with nothing but the signal itself blocked.
@@ -279,9 +279,10 @@ pub(crate) fn install_interrupter(signal: i32, handler: Handler) -> io::Result<(
     Ok(())
 }
 
-/// Has `ask` say whose the signals are that are not marked, whenever one comes. Once.
-pub fn set_interrupter_of_program(ask: fn() -> libc::sigaction) {
-    let _ = OF_PROGRAM.set(ask);
+/// From now on signals that are not marked go to `others`, on the stack where the kernel has put
+/// them; `ask` says how the program has the signal treated. Once.
+pub fn set_interrupter_of_program(ask: fn() -> libc::sigaction, others: Next) {
+    let _ = OF_PROGRAM.set((ask, others));
 }
 
 /// The handler that `install_interrupter` installs.
@@ -290,7 +291,7 @@ pub fn interrupter() -> usize {
 }
 
 fn of_program() -> Option<libc::sigaction> {
-    OF_PROGRAM.get().map(|ask| ask()).or_else(|| BEFORE.get().copied())
+    OF_PROGRAM.get().map(|(ask, _)| ask()).or_else(|| BEFORE.get().copied())
 }
 
 /// Whether `signal` has that handler, and the program none: one that is not marked does nothing.
@@ -316,7 +317,10 @@ extern "C-unwind" fn on_interrupt(
     // SAFETY: the kernel passed it.
     let looks = |handler: &Handler| (handler.looks)(&unsafe { Interrupted::of(context) });
     if !marked {
-        on_interrupted_stack(signal, info, context, on_other);
+        match OF_PROGRAM.get() {
+            Some((_, others)) => others(signal, info, context),
+            None => on_interrupted_stack(signal, info, context, on_other),
+        }
     } else if HANDLER.get().is_some_and(looks) {
         on_interrupted_stack(signal, info, context, on_marked);
     }
@@ -374,8 +378,8 @@ extern "C-unwind" fn on_other(
         // SAFETY: the kernel passed it, or it is a copy.
         unsafe { keep_alternate_stack(context) };
     }
-    if let Some(action) = of_program() {
-        pass_on(&action, signal, info, context);
+    if let Some(action) = BEFORE.get() {
+        pass_on(action, signal, info, context);
     }
 }
 

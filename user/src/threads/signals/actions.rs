@@ -5,8 +5,8 @@
 //! write raises, and what a timer of CPU time sends, workers let through (`raised.rs`). Handlers of
 //! all others the kernel calls on kernel threads of the program, by way of [`around`].
 //!
-//! The preemption signal stays the runtime's once it has it, which calls the program's handler for
-//! what others have sent, with the runtime's flags.
+//! The preemption signal stays the runtime's once it has it, which passes on what others have sent
+//! (`urgent.rs`).
 //!
 //! Invariant: what is kept here is the program's action for a signal wherever the kernel's handler
 //! is ours. An action that is no handler is the kernel's, but for SIGSEGV, whose overflows are
@@ -31,6 +31,7 @@ use super::around::around;
 use super::faults::entry;
 use super::kept::Words;
 use super::raised::{LET_THROUGH, arrived, is_let_through};
+use super::urgent::urgent;
 use super::{SIGNALS, bit, discard};
 use crate::calls::mask;
 use crate::errno;
@@ -309,7 +310,7 @@ pub fn begin_around() {
 pub fn begin() {
     alone(|| {
         begin_with(|_| true);
-        raw::set_interrupter_of_program(for_preemption_signal);
+        raw::set_interrupter_of_program(for_preemption_signal, urgent);
         ARE_ALL.store(true, Relaxed);
     });
 }

@@ -19,10 +19,11 @@ use core::mem;
 use core::ptr;
 
 use heddle::raw;
-use libc::{siginfo_t, ucontext_t};
+use libc::siginfo_t;
 
 use super::actions::{Kept, is_in_vfork, is_plain, kept, reset};
-use super::bit;
+use super::faults::blocked_in;
+use super::{bit, process};
 use crate::calls::mask;
 use crate::errno;
 use crate::sys::signals;
@@ -53,19 +54,16 @@ pub extern "C-unwind" fn around(signal: c_int, info: *mut siginfo_t, context: *m
         let handler: Handler = mem::transmute(action.sa_sigaction);
         handler(signal, info, context);
     }
+    process::restored(*blocked_in(context));
 }
 
 /// Sends the signal to the calling thread again; false if the kernel has no place for it.
-fn put_off(signal: c_int, info: *mut siginfo_t, context: *mut c_void) -> bool {
+pub fn put_off(signal: c_int, info: *mut siginfo_t, context: *mut c_void) -> bool {
     // SAFETY: the kernel passed it to a handler, which has not returned.
     if unsafe { !signals::queue_to_own(&*info) } {
         return false;
     }
-    // SAFETY: as above; a set begins with the kernel's word, and is aligned for it.
-    unsafe {
-        let blocked: *mut u64 = (&raw mut (*context.cast::<ucontext_t>()).uc_sigmask).cast();
-        *blocked |= bit(signal);
-    }
+    *blocked_in(context) |= bit(signal);
     PUT_OFF.set(PUT_OFF.get() | bit(signal));
     raw::when_unpinned(let_through, 0);
     true

@@ -23,7 +23,7 @@ use libc::{sigaction, siginfo_t, ucontext_t};
 use super::actions::{Kept, is_plain, kept, reset};
 use super::alternate::call_here;
 use super::raised::is_let_through;
-use super::{bit, deliver, failure, handled_with};
+use super::{bit, deliver, failure, handled_with, process};
 use crate::calls::mask;
 use crate::errno;
 use crate::sys::probed;
@@ -41,7 +41,7 @@ fn user(context: *mut c_void) -> &'static mut ucontext_t {
 }
 
 /// The mask that the handler's return restores: one word, where the C library's type has more.
-fn blocked_in(context: *mut c_void) -> &'static mut u64 {
+pub fn blocked_in(context: *mut c_void) -> &'static mut u64 {
     // SAFETY: a set begins with the word, and is aligned for it.
     unsafe { &mut *(&raw mut user(context).uc_sigmask).cast() }
 }
@@ -243,7 +243,7 @@ fn open(wanted: u64) {
 }
 
 /// As the kernel does it, for a kernel thread: with its mask, on its stack.
-fn handle_of_kernel_thread(
+pub fn handle_of_kernel_thread(
     action: &sigaction,
     signal: c_int,
     info: *mut siginfo_t,
@@ -271,4 +271,5 @@ extern "C-unwind" fn run_of_kernel_thread(
     mask::take_on(*blocked_in(context) | mask::bits(&action.sa_mask) | own);
     // SAFETY: the program's handler, as the kernel calls it.
     unsafe { call_here(&action, info, context) };
+    process::restored(*blocked_in(context));
 }

@@ -10,8 +10,9 @@
 //! 3. What is sent on has a code of its own, [`SENT_ON`]: it is told from what the program sends to
 //!    the thread, and carries who sent it, which the thread is told ([`restore`]).
 //!
-//! A jump or another context ends a wait without its return: that says so, too. Not known is what
-//! the end of a handler makes of a mask that was changed in it.
+//! A jump or another context ends a wait without its return: that says so, too. Who ends a handler
+//! in which it has changed its mask says what is restored (`process::restored`). Not known is what
+//! handlers do that a system call of the program's own has set.
 //!
 //! Invariant: signal handlers come by, so nothing here takes a lock, and nothing but [`begin`]
 //! allocates. A place stays for ever: when its thread has ended it is the next one's.
@@ -170,6 +171,11 @@ pub fn masked(blocked: u64) {
         place.blocked.store(blocked, SeqCst);
         place.waits.store(0, SeqCst);
     }
+}
+
+/// What the calling thread has blocked, as far as it is known; `None` as in [`own`].
+pub fn blocked() -> Option<u64> {
+    own().map(|place| place.blocked.load(Relaxed))
 }
 
 /// The calling thread is about to wait for these; none: its wait is over. What it waited for.

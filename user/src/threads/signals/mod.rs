@@ -50,6 +50,7 @@ mod sent;
 pub mod stray;
 mod timed;
 mod timers;
+mod urgent;
 
 use core::cell::Cell;
 use core::ffi::c_int;

@@ -13,15 +13,17 @@
 //! is taken that somebody else gets first.
 //!
 //! SIGPIPE and SIGXFSZ are given to workers, where a write raises them, and so are SIGPROF and
-//! SIGVTALRM, for the thread that computes (`timed.rs`): what of these is the process's is pending
-//! in `stray.rs`, for which all of this holds, too.
+//! SIGVTALRM, for the thread that computes (`timed.rs`), and SIGURG, by which threads are
+//! preempted: what of these is the process's is pending in `stray.rs`, for which all of this holds,
+//! too.
 //!
 //! Protocol:
 //! 1. Watched is what a kernel thread of the program has blocked at some time ([`watch`]), be it
 //!    for a call that waits with another mask (`calls/mask.rs`), but for what the main thread was
 //!    found to let through since ([`forget`]); all else is the kernel's.
-//!    The main thread may block that again without a call: by the end of a handler. So it is looked
-//!    at now and then, and watched again once some of it is pending ([`remember`]).
+//!    The main thread may block that again without a call: by the end of a handler that a system
+//!    call has set. So it is looked at now and then, and watched again once some of it is pending
+//!    ([`remember`]).
 //! 2. If no thread lets a pending one through, the watcher holds it back: it adds it to [`HELD`],
 //!    looks once more for a thread, and watches it no longer.
 //! 3. A thread that lets a signal through stores its mask first and then looks at [`HELD`], and
@@ -41,9 +43,8 @@ use libc::{pid_t, siginfo_t, sigset_t};
 
 use super::actions::is_in_vfork;
 use super::news::News;
-use super::raised::is_let_through;
 use super::sent::Sent;
-use super::{Signals, bit, discard, kernels, stray};
+use super::{SI_TKILL, Signals, bit, discard, kernels, stray};
 use crate::calls::mask;
 use crate::errno;
 use crate::model::{futex_wait, futex_wake};
@@ -63,16 +64,16 @@ const FOR_EVER: c_int = -1;
 /// How often the watcher looks at what it has forgotten.
 const REMEMBER_MS: c_int = 1000;
 
-/// Faults, which workers let through, and what nobody can block. And SIGURG, by which threads are
-/// preempted: workers let that through, too, and its default is to be ignored.
+/// Faults, which workers let through, and what nobody can block.
 const NEVER_WATCHED: u64 = bit(libc::SIGKILL)
     | bit(libc::SIGSTOP)
     | bit(libc::SIGSEGV)
     | bit(libc::SIGBUS)
     | bit(libc::SIGFPE)
     | bit(libc::SIGILL)
-    | bit(libc::SIGTRAP)
-    | bit(raw::PREEMPTION_SIGNAL);
+    | bit(libc::SIGTRAP);
+/// Of what is pending in the kernel these are left there: the runtime's own signals, too.
+const NEVER_TAKEN: u64 = NEVER_WATCHED | bit(raw::PREEMPTION_SIGNAL);
 
 /// See the file's head, step 1.
 static WATCHED: AtomicU64 = AtomicU64::new(0);
@@ -84,7 +85,7 @@ static FORGOTTEN: AtomicU64 = AtomicU64::new(0);
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
 /// The watcher's number; 0 while there is none.
 static WATCHER: AtomicI32 = AtomicI32::new(0);
-/// What ends its wait for the descriptor when sent to it: nobody else sends it that.
+/// What ends its wait for the descriptor when sent to it.
 const WAKES: c_int = raw::PREEMPTION_SIGNAL;
 /// It was sent that.
 static IS_WOKEN: AtomicBool = AtomicBool::new(false);
@@ -122,7 +123,7 @@ fn set_watched() {
 
 /// What is pending for the process.
 fn all_pending() -> u64 {
-    signals::pending() | stray::pending()
+    signals::pending() & !NEVER_TAKEN | stray::pending()
 }
 
 /// Has the watcher look at what is watched now.
@@ -165,6 +166,14 @@ pub fn masked(blocked: u64) {
     watch(blocked);
     stray::fetch(!blocked);
     stray::give_back(blocked);
+}
+
+/// A handler that the kernel has called on the calling kernel thread returns, which gives that the
+/// mask `blocked`: another one than it is known to have, if the handler has changed it.
+pub fn restored(blocked: u64) {
+    if kernels::blocked().is_some_and(|known| known != blocked) {
+        errno::kept(|| masked(blocked));
+    }
 }
 
 /// The calling main thread has come to its end, and its kernel thread only waits for the others: it
@@ -256,7 +265,7 @@ pub fn take(own: &Signals, signals: u64) -> Option<siginfo_t> {
     if !own.look.swap(false, Relaxed) {
         return None;
     }
-    let info = stray::take(signals).or_else(|| signals::take(signals & !NEVER_WATCHED))?;
+    let info = stray::take(signals).or_else(|| signals::take(signals & !NEVER_TAKEN))?;
     NEWS.tell();
     // There may be more.
     own.look.store(true, Relaxed);
@@ -357,8 +366,11 @@ fn wait(limit_ms: c_int) -> bool {
             std::thread::sleep(LOOK_MAX);
         }
     }
-    if IS_WOKEN.swap(false, SeqCst) {
-        signals::take(bit(WAKES));
+    if (IS_WOKEN.swap(false, SeqCst) || count != 0)
+        && let Some(other) = signals::take(bit(WAKES)).filter(|it| it.si_code != SI_TKILL)
+    {
+        // The process's.
+        stray(&other);
     }
     count != 0
 }
@@ -430,7 +442,7 @@ fn sent(to: pid_t, signal: c_int) {
 /// Whether the caller sends its own process what a worker would be given, and could not tell from
 /// what a write raises.
 fn is_kept_here(to: pid_t, signal: c_int) -> bool {
-    is_let_through(signal)
+    stray::is_one(signal)
         && kernels::of_main() & bit(signal) != 0
         && fork::has_full()
         // SAFETY: no arguments.

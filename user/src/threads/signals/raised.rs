@@ -41,7 +41,7 @@ const SYSCALL: [u8; 2] = [0x0f, 0x05];
 /// What workers let through besides faults: these, and what a timer of CPU time sends.
 pub const LET_THROUGH: [c_int; 4] = [RAISED[0].0, RAISED[1].0, TIMED[0], TIMED[1]];
 
-/// Whether it is one of those.
+/// Whether it is one of those. The preemption signal is not, for which the runtime has its handler.
 pub fn is_let_through(signal: c_int) -> bool {
     LET_THROUGH.contains(&signal)
 }
@@ -127,7 +127,7 @@ fn pass_on(me: &Pthread, info: &siginfo_t) {
 
 /// One that was sent to the process, and that the thread lets through: it stays the process's until
 /// it is handled. Among the thread's own, what a write raises then would be the same one.
-fn pass_on_of_process(me: &Pthread, info: &siginfo_t) {
+pub fn pass_on_of_process(me: &Pthread, info: &siginfo_t) {
     process::stray(info);
     me.signals.look.store(true, Relaxed);
     raw::when_unpinned(call, me.slot.load(Relaxed) as usize);

@@ -1,7 +1,8 @@
 //! Signals that were sent to the process and that the kernel gave to a worker: SIGPIPE and SIGXFSZ,
 //! which workers let through for those that a write raises (`raised.rs`), SIGPROF and SIGVTALRM,
-//! for the thread that computes (`timed.rs`). Or to a kernel thread that a full thread has just
-//! made, which begins with the worker's mask.
+//! for the thread that computes (`timed.rs`), and SIGURG, by which threads are preempted
+//! (`urgent.rs`). Or to a kernel thread that a full thread has just made, which begins with the
+//! worker's mask.
 //!
 //! The kernel has them no more, so they are pending here, one of each, until a thread that lets
 //! them through takes them, or one that waits for them: a full thread as what the kernel has
@@ -20,6 +21,7 @@ use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 
+use heddle::raw;
 use libc::siginfo_t;
 
 use super::actions::is_in_vfork;
@@ -29,6 +31,12 @@ use super::{bit, kernels, process};
 use crate::errno;
 use crate::sys::signals;
 use crate::threads::fork;
+
+/// Which may come to a worker though they are the process's.
+const STRAYS: [c_int; LET_THROUGH.len() + 1] = {
+    let [first, second, third, fourth] = LET_THROUGH;
+    [first, second, third, fourth, raw::PREEMPTION_SIGNAL]
+};
 
 const FREE: u32 = 0;
 const BUSY: u32 = 1;
@@ -72,10 +80,15 @@ impl Place {
     }
 }
 
-static PLACES: [Place; LET_THROUGH.len()] = [const { Place::new() }; LET_THROUGH.len()];
+static PLACES: [Place; STRAYS.len()] = [const { Place::new() }; STRAYS.len()];
 
 fn places() -> impl Iterator<Item = (c_int, &'static Place)> {
-    LET_THROUGH.into_iter().zip(&PLACES)
+    STRAYS.into_iter().zip(&PLACES)
+}
+
+/// Whether it is one of those.
+pub fn is_one(signal: c_int) -> bool {
+    STRAYS.contains(&signal)
 }
 
 /// Whether some of `signals` can be pending here.
@@ -174,7 +187,7 @@ pub fn fetch(signals: u64) {
 /// The calling kernel thread does not take `signals` any more: what was sent on to it of them, and
 /// what it has fetched, is the process's if it is still there.
 pub fn give_back(signals: u64) {
-    for signal in LET_THROUGH.map(bit) {
+    for signal in STRAYS.map(bit) {
         if signals & signal != 0
             && let Some(info) = kernels::take_back(signal)
         {
@@ -225,7 +238,7 @@ pub fn kept_by<T>(blocked: u64, call: impl FnOnce() -> T) -> T {
     });
     let copied: u64 = copied.sum();
     let result = call();
-    for signal in LET_THROUGH.map(bit).into_iter().filter(|it| copied & it != 0) {
+    for signal in STRAYS.map(bit).into_iter().filter(|it| copied & it != 0) {
         if let Some(mut info) = signals::take(signal)
             && *unused(&mut info) != mark()
         {

@@ -25,7 +25,7 @@ use libc::{clockid_t, pid_t, sigevent, siginfo_t, timer_t};
 use rustix::thread::futex::{self, Flags};
 
 use super::sent::Sent;
-use super::{SIGNALS, bit, send_info_to};
+use super::{SIGNALS, bit, process, send_info_to};
 use crate::calls::mask;
 use crate::errno;
 use crate::sys::{cpu_clock, signals};
@@ -33,7 +33,7 @@ use crate::threads::is_number;
 
 /// Timers for full threads that may exist at a time.
 const TIMERS: usize = 256;
-/// By which the bearer gets what it passes on: nobody else sends it that.
+/// By which the bearer gets what it passes on.
 const BORNE: c_int = raw::PREEMPTION_SIGNAL;
 /// The bearer's stack.
 const STACK_BYTES: usize = 2 << 20;
@@ -111,10 +111,11 @@ pub fn discarded(signals: u64) {
 /// Passes on what the kernel sent for a timer.
 fn pass_on(info: &siginfo_t) {
     let sent = fields(info);
-    if info.si_code != libc::SI_TIMER {
-        return;
-    }
-    let Some(slot) = slot_of(sent.pid as i32) else { return };
+    let slot = Some(sent.pid as i32).filter(|_| info.si_code == libc::SI_TIMER).and_then(slot_of);
+    let Some(slot) = slot else {
+        // The process's, or of a timer that is gone.
+        return process::stray(info);
+    };
     let more = |state: u32| {
         let missed = (state & !PENDING).saturating_add(1).saturating_add(sent.uid);
         if state & PENDING == 0 { PENDING } else { PENDING | missed.min(!PENDING) }
