@@ -270,7 +270,7 @@ pub fn call_again() {
     sched::current().cancel.fetch_or(crate::preempt::CANCEL_CALLED, Release);
 }
 
-pub use crate::preempt::overdue::{is_called_or_overdue, leave as leave_if_overdue};
+pub use crate::preempt::overdue::{are_overdue, is_called_or_overdue, leave as leave_if_overdue};
 pub use crate::preempt::{CALLED, called_word, end_calls_in, may_be_left, on_call};
 
 /// Asks for the memory by which a full thread is described that is about to be joined: it may have

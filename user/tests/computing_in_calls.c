@@ -7,6 +7,7 @@
 #include "check.h"
 #include <fcntl.h>
 #include <poll.h>
+#include <semaphore.h>
 #include <stdarg.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -89,6 +90,27 @@ static void looks_at_file(void)
 	CHECK_EQ(stat("/", &found), 0);
 }
 
+static void locks(void)
+{
+	static __thread pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	CHECK_EQ(pthread_mutex_lock(&lock), 0);
+	CHECK_EQ(pthread_mutex_unlock(&lock), 0);
+}
+
+static void locks_to_read(void)
+{
+	static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+	CHECK_EQ(pthread_rwlock_rdlock(&lock), 0);
+	CHECK_EQ(pthread_rwlock_unlock(&lock), 0);
+}
+
+static void posts(void)
+{
+	static __thread sem_t semaphore;
+	CHECK_EQ(sem_post(&semaphore), 0);
+	CHECK_EQ(sem_trywait(&semaphore), 0);
+}
+
 static void makes_none(void)
 {
 	for (volatile int i = 0; i < 100; i++)
@@ -98,7 +120,8 @@ static void makes_none(void)
 static void (*const none)(void) = makes_none;
 static void (*const calls[])(void) = { asks_for_time, asks_by_number, writes, receives_nothing,
 				       polls,	      fills,	      prints, prints_by_list,
-				       reads_number,  looks_at_file };
+				       reads_number,  looks_at_file,  locks,  locks_to_read,
+				       posts };
 
 static void *computes(void *call)
 {

@@ -10,7 +10,9 @@
 //!
 //! Invariants:
 //! 1. Two looks between ticks are [`GAP_NS`] apart, unless an event comes in between: that does
-//!    not wait for the next look.
+//!    not wait for the next look. And unless one was asked who was asked in vain before: it is most
+//!    of its time where it cannot be left, as in the allocator, but for some nanoseconds each. The
+//!    more often it is asked, the sooner it is met outside ([`HURRY_NS`]).
 //! 2. A descriptor that is ready although nobody waits for it is not looked at again before the
 //!    next tick.
 
@@ -24,13 +26,17 @@ use super::{SLICE_SHORT_NS, Seen, Watch};
 use crate::config::WORKERS_MAX;
 use crate::control::Control;
 use crate::io::Epoll;
-use crate::preempt;
+use crate::preempt::{self, overdue};
 use crate::sys::clock;
 use crate::turns::is_left;
 use crate::worker::Worker;
 
 /// Time between two looks for those that wait for their time, at least.
 const GAP_NS: u64 = 500_000;
+/// The same behind a look at which such a one was asked; and how many of these there are in a row:
+/// it may be where it never can be left.
+const HURRY_NS: u64 = 30_000;
+const HURRIED: u32 = 40;
 /// Threads that are remembered; a power of two, and some for each worker that there may be: one
 /// that is forgotten takes the turns of those that wake.
 const THREADS: usize = 4 * WORKERS_MAX;
@@ -40,6 +46,8 @@ pub(super) struct Kept {
     workers: Vec<&'static Worker>,
     /// What tells of events at them.
     fds: Vec<PollFd<'static>>,
+    /// Looks in a row for which it hurried.
+    hurried: u32,
     /// The slots of threads that were preempted, and how often they had waited until then; found by
     /// the slots.
     preempted: [(u32, u32); THREADS],
@@ -49,11 +57,12 @@ impl Kept {
     /// With all the memory that it needs.
     pub fn new() -> Self {
         let (workers, fds) = (Vec::with_capacity(WORKERS_MAX), Vec::with_capacity(1 + WORKERS_MAX));
-        Kept { workers, fds, preempted: [(u32::MAX, 0); THREADS] }
+        Kept { workers, fds, hurried: 0, preempted: [(u32::MAX, 0); THREADS] }
     }
 
     /// A tick begins.
     pub fn begin(&mut self) {
+        overdue::begin_look();
         self.workers.drain(..).for_each(|worker| worker.kept.store(false, Relaxed));
     }
 
@@ -82,6 +91,16 @@ impl Kept {
     pub fn computes(&self, thread: &Control) -> bool {
         let slot = thread.slot();
         self.preempted[slot as usize % THREADS] == (slot, thread.record().switches())
+    }
+
+    /// How long it is until the next look, at least.
+    fn gap_ns(&mut self, asked: Asked) -> u64 {
+        let hurries = asked == Asked::Again && self.hurried < HURRIED;
+        self.hurried = match asked {
+            Asked::Again => self.hurried.saturating_add(1),
+            _ => 0,
+        };
+        if hurries { HURRY_NS } else { GAP_NS }
     }
 
     /// When the first deadline passes of those who wait at these workers.
@@ -128,6 +147,15 @@ fn sleep(
     poll(fds, Some(&time)).is_ok_and(|ready| ready != 0)
 }
 
+/// Whether somebody was asked to leave at a look.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Asked {
+    Nobody,
+    One,
+    /// One that was asked in vain before.
+    Again,
+}
+
 impl Watch {
     /// Sleeps for a tick, and looks after kept workers meanwhile.
     pub(super) fn sleep_for_tick(&mut self) {
@@ -143,8 +171,8 @@ impl Watch {
                 return std::thread::sleep(Duration::from_nanos(end.saturating_sub(now)));
             }
             // Who was asked makes room for one that may soon wait again.
-            let first = if asked { 0 } else { self.kept.first_deadline() };
-            let until = first.max(now + GAP_NS).min(end);
+            let first = if asked > Asked::Nobody { 0 } else { self.kept.first_deadline() };
+            let until = first.max(now + self.kept.gap_ns(asked)).min(end);
             let waiting = self.kept.waiting();
             let is_event = self.kept.sleep(until.saturating_sub(now), with_events);
             if clock::now_ns() >= end {
@@ -155,45 +183,50 @@ impl Watch {
         }
     }
 
-    /// Makes ready whose time or event has come, and has those that keep a worker make room; true
-    /// if one was asked.
-    fn serve_kept(&mut self) -> bool {
-        let mut asked = false;
+    /// Makes ready whose time or event has come, and has those that keep a worker make room.
+    fn serve_kept(&mut self) -> Asked {
+        let mut asked = Asked::Nobody;
         for index in 0..self.kept.workers.len() {
-            asked |= self.serve(self.kept.workers[index]);
+            asked = asked.max(self.serve(self.kept.workers[index]));
         }
         asked
     }
 
-    fn serve(&mut self, worker: &'static Worker) -> bool {
+    fn serve(&mut self, worker: &'static Worker) -> Asked {
         // SAFETY: null or a slot of the slab; only its record and atomics are used.
-        let Some(thread) = (unsafe { worker.current.load(Relaxed).as_ref() }) else { return false };
+        let Some(thread) = (unsafe { worker.current.load(Relaxed).as_ref() }) else {
+            return Asked::Nobody;
+        };
         if worker.in_place.load(Relaxed) {
             self.serve_in_place(worker);
-            return false;
+            return Asked::Nobody;
         }
         let seen = worker.seen.get();
         let is_same = worker.switches.load(Relaxed) == seen.switches;
         if !(is_same && seen.same_cpu_ns >= SLICE_SHORT_NS || self.kept.computes(thread)) {
-            return false;
+            return Asked::Nobody;
         }
         if worker.has_waiting_full() {
             worker.rescue();
         }
         // Others of its own weight.
         if !worker.offered.has_come(thread.group.load(Relaxed)) && worker.fresh.len() == 0 {
-            return false;
+            return Asked::Nobody;
         }
         if self.runtime.lacks_workers() {
             self.runtime.wake_a_sleeper();
-            return false;
+            return Asked::Nobody;
         }
         if seen.granted && !worker.offered.is_granted() {
             // It has its turn until the next tick, whoever comes.
-            return false;
+            return Asked::Nobody;
         }
         self.kept.note(thread);
-        preempt::make_room(worker, 0, thread.group.load(Relaxed))
+        match preempt::make_room(worker, 0, thread.group.load(Relaxed)) {
+            true if overdue::is_one(thread) => Asked::Again,
+            true => Asked::One,
+            false => Asked::Nobody,
+        }
     }
 
     /// Of one that waits for a disk: others take who is ready there.

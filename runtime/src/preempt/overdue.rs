@@ -3,7 +3,8 @@
 //! One that is in the embedding library whenever the signal comes, for it calls nothing else in a
 //! loop, would go on for long: the monitor asks again, and mostly meets it there again. So it is
 //! noted in its word that it is overdue, and the library looks at that, at the end of calls in
-//! which such a thread may spend its time ([`leave`]).
+//! which such a thread may spend its time ([`leave`]). In calls that take no longer than to find
+//! that word it looks first whether there is such a thread ([`are_overdue`]).
 //!
 //! Invariants:
 //! 1. A hint. Who does not look is asked again, and who is overdue for something that is over by
@@ -12,6 +13,7 @@
 //!    that the kernel has called: a mask, or that the worker's alternate stack is in use. Where a
 //!    filter may not let it be asked nobody does.
 
+use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 
 use super::{CANCEL_CALLED, SIGNAL, is_asked, outside_of_runtime, yield_here};
@@ -24,9 +26,35 @@ use crate::worker::Worker;
 /// `Control::cancel`: see the file's head.
 const CANCEL_OVERDUE: u8 = 16;
 
+/// Alone in its cache line: it is looked at often, and seldom written.
+#[repr(align(128))]
+struct Flag(AtomicBool);
+
+/// Some thread was found overdue since the monitor's last look.
+static ARE_SOME: Flag = Flag(AtomicBool::new(false));
+
 /// `thread`, which the caller's worker runs, was asked in vain.
 pub(super) fn note(thread: &Control) {
     thread.cancel.fetch_or(CANCEL_OVERDUE, Relaxed);
+    ARE_SOME.0.store(true, Relaxed);
+}
+
+/// Whether the caller may be overdue.
+#[inline(always)]
+pub fn are_overdue() -> bool {
+    ARE_SOME.0.load(Relaxed)
+}
+
+/// The monitor looks: who is overdue now is noted anew.
+pub(crate) fn begin_look() {
+    if are_overdue() {
+        ARE_SOME.0.store(false, Relaxed);
+    }
+}
+
+/// Whether `thread` was asked in vain, and has not left since by itself.
+pub(crate) fn is_one(thread: &Control) -> bool {
+    thread.cancel.load(Relaxed) & CANCEL_OVERDUE != 0
 }
 
 /// Whether the calling thread, a full one, is called or overdue.

@@ -25,8 +25,8 @@ use super::passed_over::{self, Patience};
 use super::{protocol, theirs, wait, wake};
 use crate::clock;
 use crate::sys::proxy;
-use crate::threads::mark;
 use crate::threads::stuck::Call;
+use crate::threads::{mark, signals};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -417,7 +417,9 @@ pub unsafe extern "C" fn heddle_user_pthread_mutex_unlock(mutex: *mut pthread_mu
         if it.is_foreign() {
             return libc::pthread_mutex_unlock(mutex);
         }
-        it.unlock()
+        let error = it.unlock();
+        signals::leave_if_any_is_overdue();
+        error
     }
 }
 

@@ -27,8 +27,8 @@ use super::passed_over::{self, Patience};
 use super::{theirs, wait, wake};
 use crate::clock;
 use crate::sys::{own_memory, proxy};
-use crate::threads::mark;
 use crate::threads::stuck::Call;
+use crate::threads::{mark, signals};
 
 const COUNT: u32 = (1 << 30) - 1;
 const WRITTEN: u32 = COUNT;
@@ -417,6 +417,8 @@ unsafe extern "C" fn heddle_user_pthread_rwlock_unlock(lock: *mut pthread_rwlock
         if it.is_shared() {
             return libc::pthread_rwlock_unlock(lock);
         }
-        it.unlock()
+        let error = it.unlock();
+        signals::leave_if_any_is_overdue();
+        error
     }
 }

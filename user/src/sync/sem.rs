@@ -213,6 +213,7 @@ unsafe extern "C" fn heddle_user_sem_post(sem: *mut sem_t) -> c_int {
             return libc::sem_post(sem);
         }
         if it.post() {
+            signals::leave_if_any_is_overdue();
             return 0;
         }
     }

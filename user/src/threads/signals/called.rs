@@ -76,6 +76,19 @@ pub fn leave_if_overdue() {
     }
 }
 
+/// The same, for calls that take a few nanoseconds.
+#[inline(always)]
+pub fn leave_if_any_is_overdue() {
+    if raw::are_overdue() {
+        leave_from_short();
+    }
+}
+
+#[cold]
+fn leave_from_short() {
+    leave_if_overdue();
+}
+
 #[cold]
 fn leave() {
     if !OTHERS_ALLOCATE.load(Relaxed) && !is_in_vfork() {
