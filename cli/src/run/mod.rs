@@ -148,14 +148,14 @@ What differs with --threads user:
   but in the C library; in its allocator they wait until it has left that, and those that come
   meanwhile are one. A signal for the process that none of the program's kernel threads lets
   through is handled by a thread that does, up to some ms later; up to a second where the main
-  thread had let it through in a handler alone.
+  thread had let it through in a handler alone that no function of the C library has set.
   SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT and SIGSYS act at once where they are sent to a
   process that blocks them in all of its threads; they do not wait for one.
   In a job in the background a thread is not stopped by SIGTTIN or SIGTTOU: it waits for the
   terminal's input, and fails with EIO when there is some; what it writes below stty tostop, and
   what it sets (tcsetattr, tcsetpgrp), is done.
-  A descriptor of signalfd tells of no SIGPIPE, SIGXFSZ, SIGPROF and SIGVTALRM that are sent to the
-  process.
+  A descriptor of signalfd tells of no SIGPIPE, SIGXFSZ, SIGPROF, SIGVTALRM and SIGURG that are sent
+  to the process.
   From the first thread on heddle keeps descriptors open in the process: two to five for each worker
   and seven or eight more; fewer workers run where they would have more than half of RLIMIT_NOFILE,
   which a line says. They stand from 1000 on, then from 768 and 512 on, and where RLIMIT_NOFILE
@@ -177,9 +177,10 @@ What differs with --threads user:
   what came before, as the end of a connection that was shut down, and nothing later. So it is with
   close, dup2 and dup3 of numbers below 65536, which wait for those for whom something has come (a
   second at most), not with fclose and close_range.
-  On the main thread a handler of SIGURG, by which threads are preempted, ends no call early. A
-  wait for a condition may end (0) after a handler ran in it. Three of the 1024 keys of
-  thread-specific values are heddle's, and mallinfo counts what heddle allocates.
+  On the main thread, and other kernel threads of the program's, a handler of SIGURG, by which
+  threads are preempted, ends no call early. A wait for a condition may end (0) after a handler ran
+  in it. Three of the 1024 keys of thread-specific values are heddle's, and mallinfo counts what
+  heddle allocates.
   What the kernel keeps for each kernel thread a thread cannot change, for it would hold for its
   worker: identities by system call and setfsuid, capset, unshare, setns, seccomp and what prctl
   has of that, personality, ptrace. These fail with EPERM, and a line says which; the main thread

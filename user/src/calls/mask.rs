@@ -49,7 +49,7 @@ pub fn own() -> u64 {
 }
 
 /// The calling kernel thread's.
-fn of_kernel_thread() -> u64 {
+pub fn of_kernel_thread() -> u64 {
     let mut set = set_of(0);
     // SAFETY: a valid place.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), &mut set) };

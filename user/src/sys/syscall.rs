@@ -1,10 +1,10 @@
 //! `syscall`: what the program asks of the kernel by number.
 //!
 //! Taken are the calls that would tell of the worker instead of the thread, change it, or hold it:
-//! futex on a word of this process, for all threads, in all of its calls; what takes or tells a
-//! full thread's number; its CPU time, the yield, its mask, its alternate stack, its end, and what
-//! is in `scheduling.rs`, `kept.rs` and `rings.rs`, for full threads; a fork. All else goes to the
-//! kernel; what may sleep there so that the signals of a full thread end it.
+//! futex on a word of this process, for all threads, in all of its calls, and `rt_sigaction`; what
+//! takes or tells a full thread's number; its CPU time, the yield, its mask, its alternate stack,
+//! its end, and what is in `scheduling.rs`, `kept.rs` and `rings.rs`, for full threads; a fork. All
+//! else goes to the kernel; what may sleep there so that the signals of a full thread end it.
 //!
 //! # Safety
 //! For the exported function: as the C library's function of the same name.
@@ -52,6 +52,7 @@ fn by_number(number: c_long, arguments: [usize; 6]) -> c_long {
         libc::SYS_rt_sigprocmask if kept::has_none() => {
             Some(mask::by_number(a as c_int, b as *const u64, c as *mut u64, d).map(|()| 0))
         }
+        libc::SYS_rt_sigaction => signals::rt_sigaction(a as c_int, b, c, d),
         libc::SYS_sigaltstack if kept::has_none() => {
             running().map(|me| alternate::by_number(me, a as *const _, b as *mut _).map(|()| 0))
         }

@@ -11,7 +11,7 @@
 //! Invariant: what is kept here is the program's action for a signal wherever the kernel's handler
 //! is ours. An action that is no handler is the kernel's, but for SIGSEGV, whose overflows are
 //! looked at, and for the default of those that this library tells of ([`is_looked_at`]); and so is
-//! all that was set by a system call of the program's own. A program that this one starts finds
+//! all that was set by an instruction of the program's own. A program that this one starts finds
 //! SIGSEGV ignored if it is here ([`ignoring`]).
 //!
 //! # Safety
@@ -100,6 +100,11 @@ fn for_preemption_signal() -> sigaction {
     KEPT[raw::PREEMPTION_SIGNAL as usize].get()
 }
 
+/// Whether the program's action for this signal may be one that is kept here.
+pub fn is_kept(signal: c_int) -> bool {
+    OWNER.load(Relaxed) != 0 && kept(signal).is_some()
+}
+
 /// Whether it is no handler.
 pub fn is_plain(action: &sigaction) -> bool {
     action.sa_sigaction == libc::SIG_DFL || action.sa_sigaction == libc::SIG_IGN
@@ -142,7 +147,7 @@ fn blocked_by_ours(signal: c_int) -> u64 {
     }
 }
 
-fn kernels(signal: c_int) -> Option<sigaction> {
+pub fn kernels(signal: c_int) -> Option<sigaction> {
     // SAFETY: all zero bytes are a valid action, which the call overwrites.
     unsafe {
         let mut action: sigaction = mem::zeroed();

@@ -11,7 +11,7 @@
 //! Invariants:
 //! 1. A signal is in [`PUT_OFF`] while its thread has it blocked for this alone.
 //! 2. The program's handlers find no pin of their thread's, but for those of faults, of what
-//!    workers let through, and of what a system call of the program's own has set.
+//!    workers let through, and of what an instruction of the program's own has set.
 
 use core::cell::Cell;
 use core::ffi::{c_int, c_void};
@@ -22,8 +22,9 @@ use heddle::raw;
 use libc::siginfo_t;
 
 use super::actions::{Kept, is_in_vfork, is_plain, kept, reset};
+use super::bit;
+use super::entered::Entered;
 use super::faults::blocked_in;
-use super::{bit, process};
 use crate::calls::mask;
 use crate::errno;
 use crate::sys::signals;
@@ -49,12 +50,18 @@ pub extern "C-unwind" fn around(signal: c_int, info: *mut siginfo_t, context: *m
     if action.sa_flags & libc::SA_RESETHAND != 0 {
         errno::kept(|| reset(signal, &action));
     }
+    let entered = Entered::new(context);
     // SAFETY: the program's handler, called as by the kernel.
     unsafe {
         let handler: Handler = mem::transmute(action.sa_sigaction);
         handler(signal, info, context);
     }
-    process::restored(*blocked_in(context));
+    entered.end(context);
+}
+
+/// What the calling thread has blocked for this alone.
+pub fn put_off_now() -> u64 {
+    PUT_OFF.get()
 }
 
 /// Sends the signal to the calling thread again; false if the kernel has no place for it.

@@ -22,8 +22,9 @@ use libc::{sigaction, siginfo_t, ucontext_t};
 
 use super::actions::{Kept, is_plain, kept, reset};
 use super::alternate::call_here;
+use super::entered::Entered;
 use super::raised::is_let_through;
-use super::{bit, deliver, failure, handled_with, process};
+use super::{bit, deliver, failure, handled_with};
 use crate::calls::mask;
 use crate::errno;
 use crate::sys::probed;
@@ -208,6 +209,9 @@ pub fn handle_before(
 extern "C-unwind" fn run(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let (Some(me), Some(kept)) = (this(), kept(signal)) else { return };
     let action = kept.get();
+    if is_plain(&action) {
+        return changed_meanwhile(&action, signal, info);
+    }
     if action.sa_flags & libc::SA_RESETHAND != 0 {
         reset(signal, &action);
     }
@@ -263,13 +267,25 @@ extern "C-unwind" fn run_of_kernel_thread(
     context: *mut c_void,
 ) {
     let Some(action) = kept(signal).map(Kept::get) else { return };
+    if is_plain(&action) {
+        return changed_meanwhile(&action, signal, info);
+    }
     if action.sa_flags & libc::SA_RESETHAND != 0 {
         reset(signal, &action);
     }
     let own = if action.sa_flags & libc::SA_NODEFER == 0 { bit(signal) } else { 0 };
     // Of what ours blocks nothing else stays: the frame has the mask of before.
     mask::take_on(*blocked_in(context) | mask::bits(&action.sa_mask) | own);
+    let entered = Entered::new(context);
     // SAFETY: the program's handler, as the kernel calls it.
     unsafe { call_here(&action, info, context) };
-    process::restored(*blocked_in(context));
+    entered.end(context);
+}
+
+/// There was a handler, and is none any more. A fault happens again.
+fn changed_meanwhile(action: &sigaction, signal: c_int, info: *const siginfo_t) {
+    let ends = action.sa_sigaction == libc::SIG_DFL && signal != raw::PREEMPTION_SIGNAL;
+    if ends && is_sent(info) {
+        end_process(signal, true);
+    }
 }

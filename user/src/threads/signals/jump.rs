@@ -15,7 +15,7 @@ use core::ptr;
 
 use heddle::raw;
 
-use super::{process, stray};
+use super::{entered, process, stray};
 use crate::calls::{mask, shells};
 use crate::threads::cleanup::stack_pointer;
 use crate::threads::{is_running, this};
@@ -73,6 +73,9 @@ unsafe fn restore(buffer: *mut Buffer) {
     }
     // SAFETY: by 1; of a short one no more than this is read.
     if unsafe { (*buffer).mask_was_saved } == 0 {
+        if !is_running() {
+            entered::jumped();
+        }
         return;
     }
     // SAFETY: by 1.

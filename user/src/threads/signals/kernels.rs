@@ -1,5 +1,5 @@
-//! What the program's kernel threads let through, or wait for: whom SIGPIPE and SIGXFSZ, which the
-//! kernel may give to a worker though they are the process's (`stray.rs`), are sent on to.
+//! What the program's kernel threads let through, or wait for: whom those are sent on to that the
+//! kernel may give to a worker though they are the process's (`stray.rs`).
 //!
 //! Protocol:
 //! 1. A thread says here what it blocks, or is about to wait for, and then looks for what is
@@ -11,8 +11,8 @@
 //!    the thread, and carries who sent it, which the thread is told ([`restore`]).
 //!
 //! A jump or another context ends a wait without its return: that says so, too. Who ends a handler
-//! in which it has changed its mask says what is restored (`process::restored`). Not known is what
-//! handlers do that a system call of the program's own has set.
+//! in which it has changed its mask says what is restored, and who jumps out of one what is kept
+//! (`entered.rs`). Not known is what handlers do that an instruction of the program's own has set.
 //!
 //! Invariant: signal handlers come by, so nothing here takes a lock, and nothing but [`begin`]
 //! allocates. A place stays for ever: when its thread has ended it is the next one's.
@@ -100,6 +100,8 @@ static SENDERS: AtomicU32 = AtomicU32::new(0);
 thread_local! {
     /// The calling thread's, but for the main one.
     static OWN: Cell<Option<&'static Place>> = const { Cell::new(None) };
+    /// See [`changes`].
+    static CHANGES: Cell<u32> = const { Cell::new(0) };
 }
 
 fn places() -> impl Iterator<Item = &'static Place> {
@@ -167,15 +169,16 @@ pub fn of_main() -> u64 {
 
 /// The calling thread has this mask, and waits for nothing.
 pub fn masked(blocked: u64) {
+    CHANGES.set(CHANGES.get().wrapping_add(1));
     if let Some(place) = own() {
         place.blocked.store(blocked, SeqCst);
         place.waits.store(0, SeqCst);
     }
 }
 
-/// What the calling thread has blocked, as far as it is known; `None` as in [`own`].
-pub fn blocked() -> Option<u64> {
-    own().map(|place| place.blocked.load(Relaxed))
+/// How often the calling thread was said to have a mask.
+pub fn changes() -> u32 {
+    CHANGES.get()
 }
 
 /// The calling thread is about to wait for these; none: its wait is over. What it waited for.

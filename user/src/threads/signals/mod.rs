@@ -31,9 +31,11 @@
 pub mod actions;
 pub mod alternate;
 mod around;
+mod by_number;
 mod called;
 mod context;
 pub mod discard;
+mod entered;
 pub mod failure;
 pub mod faults;
 mod jump;
@@ -71,6 +73,7 @@ use crate::errno;
 use crate::sync::shared;
 use crate::sys::kept::has_none;
 
+pub use self::by_number::rt_sigaction;
 pub use self::called::{answer, answer_if_called, are_answered, at_end, called};
 pub use self::called::{leave_if_any_is_overdue, leave_if_overdue, prepare_to_leave};
 pub use self::masked::Masked;

@@ -1,7 +1,8 @@
 //! Signals that are sent to the process: by `kill`, a timer, a terminal, a child's end.
 //!
 //! The kernel gives them to a kernel thread that lets them through, the main one first. Workers let
-//! none through but faults, what a write raises and what a timer of CPU time sends (`raised.rs`).
+//! none through but faults, what a write raises, what a timer of CPU time sends (`raised.rs`), and
+//! SIGURG.
 //! So what all of the program's kernel threads have blocked stays pending in the kernel, where
 //! `sigpending`, `sigwait` and `signalfd` find it; and if a full thread lets it through, or waits
 //! for it, that one takes it.
@@ -21,9 +22,9 @@
 //! 1. Watched is what a kernel thread of the program has blocked at some time ([`watch`]), be it
 //!    for a call that waits with another mask (`calls/mask.rs`), but for what the main thread was
 //!    found to let through since ([`forget`]); all else is the kernel's.
-//!    The main thread may block that again without a call: by the end of a handler that a system
-//!    call has set. So it is looked at now and then, and watched again once some of it is pending
-//!    ([`remember`]).
+//!    The main thread may block that again without a call: by the end of a handler that an
+//!    instruction of the program's own has set. So it is looked at now and then, and watched again
+//!    once some of it is pending ([`remember`]).
 //! 2. If no thread lets a pending one through, the watcher holds it back: it adds it to [`HELD`],
 //!    looks once more for a thread, and watches it no longer.
 //! 3. A thread that lets a signal through stores its mask first and then looks at [`HELD`], and
@@ -166,14 +167,6 @@ pub fn masked(blocked: u64) {
     watch(blocked);
     stray::fetch(!blocked);
     stray::give_back(blocked);
-}
-
-/// A handler that the kernel has called on the calling kernel thread returns, which gives that the
-/// mask `blocked`: another one than it is known to have, if the handler has changed it.
-pub fn restored(blocked: u64) {
-    if kernels::blocked().is_some_and(|known| known != blocked) {
-        errno::kept(|| masked(blocked));
-    }
 }
 
 /// The calling main thread has come to its end, and its kernel thread only waits for the others: it
@@ -439,8 +432,8 @@ fn sent(to: pid_t, signal: c_int) {
     }
 }
 
-/// Whether the caller sends its own process what a worker would be given, and could not tell from
-/// what a write raises.
+/// Whether the caller sends its own process what a worker would be given: that one could not tell
+/// it from what a write raises, and others come sooner like this.
 fn is_kept_here(to: pid_t, signal: c_int) -> bool {
     stray::is_one(signal)
         && kernels::of_main() & bit(signal) != 0

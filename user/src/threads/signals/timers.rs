@@ -16,8 +16,9 @@
 //! For all exported functions of this file: as the C library's functions of the same name.
 
 use core::ffi::{c_int, c_void};
+use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use heddle::raw;
@@ -33,7 +34,7 @@ use crate::threads::is_number;
 
 /// Timers for full threads that may exist at a time.
 const TIMERS: usize = 256;
-/// By which the bearer gets what it passes on.
+/// By which the bearer gets what it passes on; the value that it carries is the slot.
 const BORNE: c_int = raw::PREEMPTION_SIGNAL;
 /// The bearer's stack.
 const STACK_BYTES: usize = 2 << 20;
@@ -45,9 +46,10 @@ const TAKEN: i32 = -2;
 struct Slot {
     /// The kernel's number of the timer, or one of the above.
     number: AtomicI32,
-    /// The thread, and the signal.
+    /// The thread, the signal, and what that carries.
     thread: AtomicU32,
     signal: AtomicI32,
+    value: AtomicU64,
     /// [`PENDING`] while a signal of it is pending for the thread, and how often it expired since.
     state: AtomicU32,
 }
@@ -61,6 +63,7 @@ static SLOTS: [Slot; TIMERS] = [const {
         number: AtomicI32::new(FREE),
         thread: AtomicU32::new(0),
         signal: AtomicI32::new(0),
+        value: AtomicU64::new(0),
         state: AtomicU32::new(0),
     }
 }; TIMERS];
@@ -110,12 +113,17 @@ pub fn discarded(signals: u64) {
 
 /// Passes on what the kernel sent for a timer.
 fn pass_on(info: &siginfo_t) {
-    let sent = fields(info);
-    let slot = Some(sent.pid as i32).filter(|_| info.si_code == libc::SI_TIMER).and_then(slot_of);
-    let Some(slot) = slot else {
-        // The process's, or of a timer that is gone.
+    let mut sent = fields(info);
+    let slot = SLOTS.iter().find(|slot| ptr::from_ref(*slot).addr() as u64 == sent.value);
+    let Some(slot) = slot.filter(|_| info.si_code == libc::SI_TIMER) else {
         return process::stray(info);
     };
+    // ORDER: as in `slot_of`.
+    if slot.number.load(Acquire) != sent.pid as i32 {
+        // It is gone.
+        return;
+    }
+    sent.value = slot.value.load(Relaxed);
     let more = |state: u32| {
         let missed = (state & !PENDING).saturating_add(1).saturating_add(sent.uid);
         if state & PENDING == 0 { PENDING } else { PENDING | missed.min(!PENDING) }
@@ -196,10 +204,12 @@ unsafe fn create(clock: clockid_t, event: &sigevent, thread: pid_t, timer: *mut 
     let mut borne = *event;
     borne.sigev_signo = BORNE;
     borne.sigev_notify_thread_id = tid;
+    borne.sigev_value.sival_ptr = ptr::from_ref(slot).cast_mut().cast();
     slot.number.store(TAKEN, Relaxed);
     ARE_SOME.store(true, Relaxed);
     slot.thread.store(thread as u32, Relaxed);
     slot.signal.store(event.sigev_signo, Relaxed);
+    slot.value.store(event.sigev_value.sival_ptr.addr() as u64, Relaxed);
     slot.state.store(0, Relaxed);
     // SAFETY: by 1; a timer expires after it was set, which its caller can't do before.
     let failed = errno::kept(|| unsafe { timer_create(clock, &mut borne, timer) } != 0);
