@@ -13,7 +13,7 @@
 //! Not here: how many spare workers there should be, and which of them go, is the monitor's choice.
 
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64};
 use std::io;
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::cycles::Cycles;
 use crate::deadlock::{HELPERS_IDLE, Waiting, Watch};
 use crate::runtime::Runtime;
 use crate::stack;
-use crate::sys::task::Helper;
+use crate::sys::task::{self, Helper};
 use crate::sys::{clock, libc_tls, say};
 
 /// Roles that there may be.
@@ -36,6 +36,8 @@ pub(crate) struct Steward {
     called: Called,
     /// Spare workers that should be ready.
     wanted: AtomicU32,
+    /// Its kernel thread while it makes some, else 0.
+    making: AtomicI32,
     /// The monitor asks for a round of decay.
     is_to_decay: AtomicBool,
     /// There was something to decay in the last round.
@@ -53,6 +55,7 @@ impl Steward {
         Steward {
             called: Called::new(),
             wanted: AtomicU32::new(0),
+            making: AtomicI32::new(0),
             is_to_decay: AtomicBool::new(false),
             decays: AtomicBool::new(false),
             is_to_report: AtomicBool::new(false),
@@ -77,6 +80,13 @@ impl Steward {
         if is_less {
             self.call();
         }
+    }
+
+    /// Whether it is found asleep while it makes a worker: it may wait for a thread that does not
+    /// run.
+    pub fn is_held_up(&self) -> bool {
+        let tid = self.making.load(Relaxed);
+        tid != 0 && task::state_of(tid) == Some(b'S')
     }
 
     /// Memory of threads that ended is to be given back, some at a time.
@@ -112,7 +122,9 @@ impl Steward {
                 self.called.wait(pause);
             }
             if self.called.take() || is_refused {
+                self.making.store(task::tid(), Relaxed);
                 is_refused = runtime.fill_seats(self.wanted.load(Relaxed)).is_err();
+                self.making.store(0, Relaxed);
                 self.serve();
                 if self.is_to_report.swap(false, Relaxed) {
                     watch.begin();

@@ -11,7 +11,8 @@
 //! the new one is to run. Spare workers are made in advance (`steward.rs`): one, as soon as there
 //! may be full threads, and as many as are in use, within a bound, so that a burst finds them. When
 //! there is none for [`PATIENCE_NS`], because the steward waits or the kernel refuses, the blocked
-//! workers take turns instead: `turns.rs`.
+//! workers take turns instead: `turns.rs`. They begin sooner where the steward is seen to wait: for
+//! the loader's lock mostly, which a thread has that loads a library and has lost its worker.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -26,6 +27,8 @@ use crate::worker::Worker;
 const READY_MAX: u32 = 32;
 /// How long threads may wait for a spare worker before those that are blocked take turns.
 const PATIENCE_NS: u64 = 100_000_000;
+/// Looks in a row that meet the steward asleep, after which they do: one may meet a short sleep.
+const HELD_UP_LOOKS: u32 = 2;
 /// Kernel threads that are given back in one round: this part of those that are not needed, and so
 /// many at least.
 const LEAVING_PART: u32 = 4;
@@ -44,6 +47,8 @@ pub(super) struct Spares {
     /// For how long threads have waited for one, ns, and since when none waits.
     short_ns: u64,
     calm_ns: u64,
+    /// Looks in a row that found the steward held up.
+    held_up: u32,
     turns: Turns,
 }
 
@@ -177,7 +182,10 @@ impl Watch {
     fn go_without(&mut self) {
         self.spares.short_ns += self.elapsed;
         self.spares.calm_ns = 0;
-        if self.spares.short_ns >= PATIENCE_NS && preempt::missing().is_none() {
+        let is_held_up = self.runtime.steward.is_held_up();
+        self.spares.held_up = if is_held_up { self.spares.held_up + 1 } else { 0 };
+        let is_over = self.spares.short_ns >= PATIENCE_NS || self.spares.held_up >= HELD_UP_LOOKS;
+        if is_over && preempt::missing().is_none() {
             self.spares.turns.take(self.runtime);
         }
     }
