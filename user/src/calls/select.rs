@@ -2,7 +2,8 @@
 //!
 //! What is ready is asked for by a `poll` of what is in the sets, which costs less than the
 //! kernel's own call. That one is asked, with copies of the sets, where `poll` finds something
-//! wrong: its answer is the program's. Who has to wait does so as in `poll`.
+//! wrong at first: its answer is the program's. Who has to wait does so as in `poll`; what was
+//! closed meanwhile is ready then, as the kernel has it.
 //!
 //! The sets are copied word by word: a program may pass larger ones than `fd_set`. It may also say
 //! that they are, and mean that there are no more descriptors: as in the kernel nothing is read
@@ -95,13 +96,21 @@ impl Sets {
         })
     }
 
-    /// How many are ready, which are in `told` then. `entries` are those of `wanted`.
-    fn ask(&self, wanted: &Copied, entries: &mut [pollfd], told: &mut Copied) -> Result<isize> {
+    /// How many are ready, which are in `told` then. `entries` are those of `wanted`; they `were`
+    /// descriptors before a wait.
+    fn ask(
+        &self,
+        wanted: &Copied,
+        entries: &mut [pollfd],
+        told: &mut Copied,
+        were: bool,
+    ) -> Result<isize> {
         let ready = uninterrupted(|| {
             // SAFETY: valid entries.
             unsafe { direct::poll(entries.as_mut_ptr(), entries.len() as nfds_t) as isize }
         });
-        if ready.is_err() || entries.iter().any(|entry| entry.revents & libc::POLLNVAL != 0) {
+        let are_wrong = || entries.iter().any(|entry| entry.revents & libc::POLLNVAL != 0);
+        if ready.is_err() || !were && are_wrong() {
             told.clone_from(wanted);
             let sets = self.places_in(told);
             // SAFETY: copies of that size.
@@ -116,7 +125,7 @@ impl Sets {
         let mut ready = 0;
         for entry in entries.iter().filter(|entry| entry.revents != 0) {
             for (set, &(wanted, got)) in SELECTED.iter().enumerate() {
-                if entry.events & wanted != 0 && entry.revents & got != 0 {
+                if entry.events & wanted != 0 && entry.revents & (got | libc::POLLNVAL) != 0 {
                     let fd = entry.fd as usize;
                     told.0[set * self.words + fd / BITS] |= 1 << (fd % BITS);
                     ready += 1;
@@ -174,9 +183,9 @@ fn uninterrupted(mut call: impl FnMut() -> isize) -> Result<isize> {
 fn select(sets: &Sets, limit: Limit) -> Result<isize> {
     let (wanted, mut told) = (sets.read()?, Copied::new(sets.words));
     let mut entries = sets.entries(&wanted);
-    let mut tried = Tried::default();
+    let (mut tried, mut has_waited) = (Tried::default(), false);
     loop {
-        let ready = sets.ask(&wanted, &mut entries, &mut told)?;
+        let ready = sets.ask(&wanted, &mut entries, &mut told, has_waited)?;
         drop(tried);
         if ready != 0 || limit.is_over() {
             sets.write(&told)?;
@@ -191,13 +200,14 @@ fn select(sets: &Sets, limit: Limit) -> Result<isize> {
             return Ok(ready);
         }
         tried = wait_once(&entries, limit.deadline()).or_else(timeout_is_no_error)?;
+        has_waited = true;
     }
 }
 
 /// As [`select`] without waiting; if nothing is ready the sets stay as they are.
 fn select_now(sets: &Sets) -> Result<isize> {
     let (wanted, mut told) = (sets.read()?, Copied::new(sets.words));
-    let ready = sets.ask(&wanted, &mut sets.entries(&wanted), &mut told)?;
+    let ready = sets.ask(&wanted, &mut sets.entries(&wanted), &mut told, false)?;
     if ready != 0 {
         sets.write(&told)?;
     }
