@@ -125,9 +125,11 @@ What differs with --threads user:
   priority at a disk, are told again, by name and by number, and act on nothing; what takes a
   privilege there takes none.
   A thread's number (gettid) is one that the kernel has for no thread, above 2^29: /proc/PID/task
-  and /proc/TID do not have it, and /proc/thread-self is the worker that the thread runs on. But the
-  program itself may open /proc/self/task/TID/comm and /proc/thread-self/comm (open, openat, fopen):
-  a file in memory, which has the name, or gives it when it is closed.
+  and /proc/TID do not have it, fcntl and ioctl do not take it for the owner of a file's signals
+  (F_SETOWN_EX, FIOSETOWN: ESRCH), nor pidfd_open, and /proc/thread-self is the worker that the
+  thread runs on. But the program itself may open /proc/self/task/TID/comm and
+  /proc/thread-self/comm (open, openat, fopen): a file in memory, which has the name, or gives it
+  when it is closed.
   /proc/self/comm is the main thread's, /proc/self/status (its masks of signals, its CPUs) tells of
   that one, too. ps -L, top -H and pidstat -t show the main thread, the
   workers (heddle-0, heddle-1, ...) and heddle's helpers (heddle-monitor, heddle-steward,
