@@ -36,7 +36,7 @@ pub(crate) struct Steward {
     called: Called,
     /// Spare workers that should be ready.
     wanted: AtomicU32,
-    /// Its kernel thread while it makes some, else 0.
+    /// Who has the C library make a kernel thread for a worker just now; 0 = nobody.
     making: AtomicI32,
     /// The monitor asks for a round of decay.
     is_to_decay: AtomicBool,
@@ -82,8 +82,16 @@ impl Steward {
         }
     }
 
-    /// Whether it is found asleep while it makes a worker: it may wait for a thread that does not
-    /// run.
+    /// Has the C library make a kernel thread for a worker.
+    pub fn making<T>(&self, make: impl FnOnce() -> T) -> T {
+        self.making.store(task::tid(), Relaxed);
+        let made = make();
+        self.making.store(0, Relaxed);
+        made
+    }
+
+    /// Whether that is found to sleep meanwhile, as for the loader's lock: it may wait for a thread
+    /// that does not run.
     pub fn is_held_up(&self) -> bool {
         let tid = self.making.load(Relaxed);
         tid != 0 && task::state_of(tid) == Some(b'S')
@@ -122,9 +130,7 @@ impl Steward {
                 self.called.wait(pause);
             }
             if self.called.take() || is_refused {
-                self.making.store(task::tid(), Relaxed);
                 is_refused = runtime.fill_seats(self.wanted.load(Relaxed)).is_err();
-                self.making.store(0, Relaxed);
                 self.serve();
                 if self.is_to_report.swap(false, Relaxed) {
                     watch.begin();

@@ -11,8 +11,9 @@
 //! the new one is to run. Spare workers are made in advance (`steward.rs`): one, as soon as there
 //! may be full threads, and as many as are in use, within a bound, so that a burst finds them. When
 //! there is none for [`PATIENCE_NS`], because the steward waits or the kernel refuses, the blocked
-//! workers take turns instead: `turns.rs`. They begin sooner where the steward is seen to wait: for
-//! the loader's lock mostly, which a thread has that loads a library and has lost its worker.
+//! workers take turns instead: `turns.rs`. They begin sooner where the steward is seen to sleep
+//! in the C library, which makes the kernel thread: it waits for the loader's lock mostly, and the
+//! thread that loads a library has lost its worker.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -27,7 +28,7 @@ use crate::worker::Worker;
 const READY_MAX: u32 = 32;
 /// How long threads may wait for a spare worker before those that are blocked take turns.
 const PATIENCE_NS: u64 = 100_000_000;
-/// Looks in a row that meet the steward asleep, after which they do: one may meet a short sleep.
+/// Looks in a row that meet the steward so, after which turns begin: one may meet a short sleep.
 const HELD_UP_LOOKS: u32 = 2;
 /// Kernel threads that are given back in one round: this part of those that are not needed, and so
 /// many at least.
@@ -159,8 +160,9 @@ impl Watch {
                 None => self.spares.missing += 1,
             }
         }
-        if self.spares.missing != 0 {
-            self.go_without();
+        match self.spares.missing {
+            0 => self.spares.held_up = 0,
+            _ => self.go_without(),
         }
     }
 

@@ -100,13 +100,12 @@ impl Runtime {
             }
             drop(signal_stack);
         };
-        task::start(&format!("heddle-{index}"), kernel_thread::STACK_BYTES, body).map_err(
-            |error| {
-                let text =
-                    format!("worker {index}'s kernel thread (RLIMIT_NPROC, RLIMIT_AS): {error}");
-                io::Error::new(error.kind(), text)
-            },
-        )?;
+        let name = format!("heddle-{index}");
+        let start = || task::start(&name, kernel_thread::STACK_BYTES, body);
+        self.steward.making(start).map_err(|error| {
+            let text = format!("worker {index}'s kernel thread (RLIMIT_NPROC, RLIMIT_AS): {error}");
+            io::Error::new(error.kind(), text)
+        })?;
         taker.take().ok_or_else(|| io::Error::other("it ended as it began"))?.map_err(|error| {
             let limit = match error.raw_os_error() {
                 Some(libc::ENOMEM) => " (memory, RLIMIT_AS, RLIMIT_MEMLOCK)",

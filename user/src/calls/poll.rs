@@ -411,7 +411,7 @@ fn epoll_wait_now(
         match ask(target.fd) {
             Ok(0) if !limit.is_over() => {}
             // It was closed meanwhile; the kernel's wait would have had it until here.
-            Err(Stop::Error(libc::EBADF)) if limit.is_over() => return Ok(0),
+            Err(Stop::Error(libc::EBADF | libc::EINVAL)) if limit.is_over() => return Ok(0),
             other => return other,
         }
     }

@@ -56,7 +56,7 @@ impl Kept {
 
     /// One thread at a time.
     pub fn set(&self, action: &sigaction) {
-        let blocked = mask::bits(&action.sa_mask);
+        let blocked = mask::bits(&action.sa_mask) & !mask::NEVER;
         self.0.set((action.sa_sigaction as u64, action.sa_flags as u32, blocked));
     }
 }

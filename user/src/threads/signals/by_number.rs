@@ -8,7 +8,7 @@ use core::mem;
 
 use libc::sigaction;
 
-use super::actions::{change, is_kept, is_plain, kernels};
+use super::actions::{change, is_kept, kernels};
 use crate::calls::mask;
 use crate::errno;
 use crate::sys::own_memory;
@@ -28,10 +28,11 @@ struct Numbered {
 
 impl Numbered {
     fn of(action: &sigaction, signal: c_int) -> Self {
-        let restorer = kernels(signal).filter(|_| !is_plain(action)).and_then(|it| it.sa_restorer);
+        let restorer = kernels(signal).and_then(|it| it.sa_restorer);
+        let flags = u64::from(action.sa_flags as u32) & !SA_RESTORER;
         Numbered {
             handler: action.sa_sigaction as u64,
-            flags: u64::from(action.sa_flags as u32) | restorer.map_or(0, |_| SA_RESTORER),
+            flags: flags | restorer.map_or(0, |_| SA_RESTORER),
             restorer: restorer.map_or(0, |it| it as usize as u64),
             blocked: mask::bits(&action.sa_mask),
         }

@@ -5,6 +5,8 @@
 //! handler has changed it there, or the thread's mask by a call: then the thread is known to have
 //! what is restored. Of a handler within a handler that is the outer one's.
 //!
+//! Who leaves a handler by an exception, or ends there, says nothing.
+//!
 //! Invariant: a handler that changes no mask changes nothing of what is known.
 
 use core::cell::Cell;

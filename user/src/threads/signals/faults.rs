@@ -87,8 +87,7 @@ pub extern "C-unwind" fn entry(signal: c_int, info: *mut siginfo_t, context: *mu
         }
         Some(action) if is_sent && action.sa_sigaction == libc::SIG_IGN => {}
         Some(_) => {
-            // SAFETY: as above.
-            let is_news = signal == libc::SIGBUS && unsafe { (*info).si_code } == BUS_MCEERR_AO;
+            let is_news = is_news(signal, info);
             if !is_sent && !is_news {
                 failure::tell(signal, info, context);
             }
@@ -282,10 +281,18 @@ extern "C-unwind" fn run_of_kernel_thread(
     entered.end(context);
 }
 
-/// There was a handler, and is none any more. A fault happens again.
+/// There was a handler, and is none any more. A fault happens again, but where the thread is behind
+/// its instruction.
 fn changed_meanwhile(action: &sigaction, signal: c_int, info: *const siginfo_t) {
     let ends = action.sa_sigaction == libc::SIG_DFL && signal != raw::PREEMPTION_SIGNAL;
-    if ends && is_sent(info) {
+    let is_behind = signal == libc::SIGTRAP || signal == libc::SIGSYS;
+    if ends && (is_behind || is_sent(info) || is_news(signal, info)) {
         end_process(signal, true);
     }
+}
+
+/// Whether it tells of memory that broke before anybody has used it.
+fn is_news(signal: c_int, info: *const siginfo_t) -> bool {
+    // SAFETY: the kernel passes a valid siginfo.
+    signal == libc::SIGBUS && unsafe { (*info).si_code } == BUS_MCEERR_AO
 }

@@ -433,7 +433,7 @@ fn sent(to: pid_t, signal: c_int) {
 }
 
 /// Whether the caller sends its own process what a worker would be given: that one could not tell
-/// it from what a write raises, and others come sooner like this.
+/// it from what a write raises. What no write raises need not go by way of a worker either.
 fn is_kept_here(to: pid_t, signal: c_int) -> bool {
     stray::is_one(signal)
         && kernels::of_main() & bit(signal) != 0

@@ -118,8 +118,9 @@ fn pass_on(info: &siginfo_t) {
     let Some(slot) = slot.filter(|_| info.si_code == libc::SI_TIMER) else {
         return process::stray(info);
     };
-    // ORDER: as in `slot_of`.
-    if slot.number.load(Acquire) != sent.pid as i32 {
+    // The slot is that timer's, or nobody's, until it is passed on.
+    let _alone = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    if slot.number.load(Relaxed) != sent.pid as i32 {
         // It is gone.
         return;
     }
@@ -220,7 +221,7 @@ unsafe fn create(clock: clockid_t, event: &sigevent, thread: pid_t, timer: *mut 
     if failed { libc::EAGAIN } else { 0 }
 }
 
-/// Held while a timer is made.
+/// Held while a timer is made, while one is given up, and while what it sends is passed on.
 static MAKING: Mutex<()> = Mutex::new(());
 
 // SAFETY: the C library's functions, by its headers.
@@ -261,6 +262,7 @@ unsafe extern "C-unwind" fn heddle_user_timer_create(
 unsafe extern "C-unwind" fn heddle_user_timer_delete(timer: timer_t) -> c_int {
     // A number is given anew as soon as the timer is gone.
     if let Some(slot) = slot_of(timer.cast::<c_void>().addr() as i32) {
+        let _alone = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
         slot.thread.store(NOBODY, Relaxed);
         // ORDER: Release pairs with the Acquire in `slot_of`: what used the slot is done.
         slot.number.store(FREE, Release);
