@@ -249,6 +249,10 @@ fn looks(interrupted: &Interrupted) -> bool {
             worker.take_turn();
             worker.behind.refuse(worker.asked.load(Relaxed), clock::now_ns());
             full::me().filter(|_| worker.is_asked()).into_iter().for_each(overdue::note);
+            full::me()
+                .filter(|me| sched::is_called(me))
+                .iter()
+                .for_each(|_| overdue::note_called());
         }
         if is_elsewhere && worker.is_asked() {
             worker.hold(worker.asked.load(Relaxed));
@@ -301,6 +305,7 @@ fn answer(me: &Control, interrupted: &Interrupted, may_end: bool) -> bool {
 
 fn yield_here(me: &'static Control, leave: fn(&'static Worker, &'static Control)) {
     let Some(here) = full::here() else { return };
+    overdue::is_over(me);
     here.runtime.monitor.preempted.fetch_add(1, Relaxed);
     if !me.is_critical() {
         // It is not the Lazy region that has waited.

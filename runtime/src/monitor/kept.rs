@@ -62,7 +62,7 @@ impl Kept {
 
     /// A tick begins.
     pub fn begin(&mut self) {
-        overdue::begin_look();
+        overdue::begin_tick();
         self.workers.drain(..).for_each(|worker| worker.kept.store(false, Relaxed));
     }
 
@@ -222,8 +222,9 @@ impl Watch {
             return Asked::Nobody;
         }
         self.kept.note(thread);
+        let was_in_vain = overdue::is_one(thread);
         match preempt::make_room(worker, 0, thread.group.load(Relaxed)) {
-            true if overdue::is_one(thread) => Asked::Again,
+            true if was_in_vain => Asked::Again,
             true => Asked::One,
             false => Asked::Nobody,
         }

@@ -27,9 +27,12 @@ const TICK_FULL: Duration = Duration::from_millis(2);
 const TICK_PATROL: Duration = Duration::from_millis(8);
 /// The same while full threads use up their slices one after the other.
 const TICK_SPINNING: Duration = Duration::from_millis(1);
-/// The same while a thread that computes is called and could not be interrupted where it was; and
-/// how many of these there are in a row: it may be where it never can.
+/// The same while a thread that computes is called and could not be interrupted where it was, as in
+/// the allocator: at first, to meet it outside soon, and then. And how many of these there are in a
+/// row: it may be where it never can.
+const TICK_CALLED_FIRST: Duration = Duration::from_micros(50);
 const TICK_CALLED: Duration = Duration::from_micros(250);
+const TICKS_CALLED_FIRST: u32 = 40;
 const TICKS_CALLED: u32 = 400;
 /// Switches that come more often than once in this time come often: more seldom, alarms cost less
 /// than looks.
@@ -58,8 +61,14 @@ impl Called {
         self.is_one |= ran_ns > 0;
     }
 
-    fn hurries(&self) -> bool {
-        self.is_one && self.looks < TICKS_CALLED
+    /// The time until the next look, if it hurries.
+    fn tick(&self) -> Option<Duration> {
+        match self.looks {
+            _ if !self.is_one => None,
+            ..TICKS_CALLED_FIRST => Some(TICK_CALLED_FIRST),
+            TICKS_CALLED_FIRST..TICKS_CALLED => Some(TICK_CALLED),
+            _ => None,
+        }
     }
 }
 
@@ -115,11 +124,11 @@ impl Watch {
             return TICK;
         }
         let slice = Duration::from_nanos(self.runtime.config.slice_ns);
-        let tick = match self.spinning {
-            _ if self.called.hurries() => TICK_CALLED,
-            true => TICK_SPINNING,
-            false if self.patrol.is_on() => return TICK_PATROL,
-            false => TICK_FULL,
+        let tick = match (self.called.tick(), self.spinning) {
+            (Some(tick), _) => tick,
+            (None, true) => TICK_SPINNING,
+            (None, false) if self.patrol.is_on() => return TICK_PATROL,
+            (None, false) => TICK_FULL,
         };
         if slice.is_zero() { tick } else { tick.min(slice) }
     }

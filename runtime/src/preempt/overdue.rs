@@ -30,29 +30,41 @@ const CANCEL_OVERDUE: u8 = 16;
 #[repr(align(128))]
 struct Flag(AtomicBool);
 
-/// Some thread was found overdue since the monitor's last look.
+/// Some thread was found overdue, or is called, since the monitor's last tick.
 static ARE_SOME: Flag = Flag(AtomicBool::new(false));
 
 /// `thread`, which the caller's worker runs, was asked in vain.
 pub(super) fn note(thread: &Control) {
     thread.cancel.fetch_or(CANCEL_OVERDUE, Relaxed);
+    note_called();
+}
+
+/// The thread that the caller's worker runs is called, and could not answer.
+pub(super) fn note_called() {
     ARE_SOME.0.store(true, Relaxed);
 }
 
-/// Whether the caller may be overdue.
+/// Whether the caller may be overdue, or called.
 #[inline(always)]
 pub fn are_overdue() -> bool {
     ARE_SOME.0.load(Relaxed)
 }
 
-/// The monitor looks: who is overdue now is noted anew.
-pub(crate) fn begin_look() {
+/// A tick of the monitor's: who is overdue still is noted anew.
+pub(crate) fn begin_tick() {
     if are_overdue() {
         ARE_SOME.0.store(false, Relaxed);
     }
 }
 
-/// Whether `thread` was asked in vain, and has not left since by itself.
+/// `thread` leaves.
+pub(super) fn is_over(thread: &Control) {
+    if is_one(thread) {
+        thread.cancel.fetch_and(!CANCEL_OVERDUE, Relaxed);
+    }
+}
+
+/// Whether `thread` was asked in vain, and has not left since.
 pub(crate) fn is_one(thread: &Control) -> bool {
     thread.cancel.load(Relaxed) & CANCEL_OVERDUE != 0
 }

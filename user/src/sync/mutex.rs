@@ -410,7 +410,9 @@ pub unsafe extern "C" fn heddle_user_pthread_mutex_clocklock(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn heddle_user_pthread_mutex_unlock(mutex: *mut pthread_mutex_t) -> c_int {
+pub unsafe extern "C-unwind" fn heddle_user_pthread_mutex_unlock(
+    mutex: *mut pthread_mutex_t,
+) -> c_int {
     // SAFETY: the caller's mutex.
     unsafe {
         let it = of(mutex);
@@ -418,7 +420,7 @@ pub unsafe extern "C" fn heddle_user_pthread_mutex_unlock(mutex: *mut pthread_mu
             return libc::pthread_mutex_unlock(mutex);
         }
         let error = it.unlock();
-        signals::leave_if_any_is_overdue();
+        signals::answer_soon();
         error
     }
 }

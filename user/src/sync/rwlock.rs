@@ -410,7 +410,9 @@ side!(
 );
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn heddle_user_pthread_rwlock_unlock(lock: *mut pthread_rwlock_t) -> c_int {
+unsafe extern "C-unwind" fn heddle_user_pthread_rwlock_unlock(
+    lock: *mut pthread_rwlock_t,
+) -> c_int {
     // SAFETY: the caller's lock.
     unsafe {
         let it = of(lock);
@@ -418,7 +420,7 @@ unsafe extern "C" fn heddle_user_pthread_rwlock_unlock(lock: *mut pthread_rwlock
             return libc::pthread_rwlock_unlock(lock);
         }
         let error = it.unlock();
-        signals::leave_if_any_is_overdue();
+        signals::answer_soon();
         error
     }
 }

@@ -205,7 +205,7 @@ unsafe extern "C-unwind" fn heddle_user_sem_clockwait(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn heddle_user_sem_post(sem: *mut sem_t) -> c_int {
+unsafe extern "C-unwind" fn heddle_user_sem_post(sem: *mut sem_t) -> c_int {
     // SAFETY: the caller's semaphore.
     unsafe {
         let it = of(sem);
@@ -213,7 +213,7 @@ unsafe extern "C" fn heddle_user_sem_post(sem: *mut sem_t) -> c_int {
             return libc::sem_post(sem);
         }
         if it.post() {
-            signals::leave_if_any_is_overdue();
+            signals::answer_soon();
             return 0;
         }
     }

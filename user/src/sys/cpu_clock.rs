@@ -55,7 +55,7 @@ fn fail(number: c_int) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn heddle_user_clock_gettime(
+pub unsafe extern "C-unwind" fn heddle_user_clock_gettime(
     clock: clockid_t,
     place: *mut timespec,
 ) -> c_int {
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn heddle_user_clock_gettime(
     let now = timespec { tv_sec: (ns / NS) as i64, tv_nsec: (ns % NS) as i64 };
     // SAFETY: as above.
     unsafe { place.write(now) };
-    signals::leave_if_overdue();
+    signals::answer_if_called();
     0
 }
 
@@ -100,7 +100,7 @@ unsafe extern "C" fn heddle_user_pthread_getcpuclockid(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn heddle_user_getrusage(who: c_int, place: *mut rusage) -> c_int {
+pub unsafe extern "C-unwind" fn heddle_user_getrusage(who: c_int, place: *mut rusage) -> c_int {
     // SAFETY: the caller's place.
     let result = unsafe { libc::getrusage(who, place) };
     if who != libc::RUSAGE_THREAD || result != 0 {
@@ -118,6 +118,6 @@ pub unsafe extern "C" fn heddle_user_getrusage(who: c_int, place: *mut rusage) -
         told.ru_maxrss = (*place).ru_maxrss;
         place.write(told);
     }
-    signals::leave_if_overdue();
+    signals::answer_if_called();
     0
 }

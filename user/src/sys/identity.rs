@@ -25,9 +25,12 @@ fn fail(number: c_int) -> c_int {
 /// another one in each child, whatever way that was made, and may not be kept in a child that has
 /// its parent's memory.
 #[unsafe(no_mangle)]
-pub extern "C" fn heddle_user_gettid() -> pid_t {
+pub extern "C-unwind" fn heddle_user_gettid() -> pid_t {
     match kept::has_none() {
-        true => threads::number() as pid_t,
+        true => {
+            threads::signals::answer_soon();
+            threads::number() as pid_t
+        }
         false => rustix::thread::gettid().as_raw_nonzero().get(),
     }
 }

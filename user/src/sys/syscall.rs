@@ -29,7 +29,7 @@ pub unsafe extern "C-unwind" fn heddle_user_syscall(
     f: usize,
 ) -> c_long {
     let result = by_number(number, [a, b, c, d, e, f]);
-    signals::leave_if_overdue();
+    signals::answer_if_called();
     result
 }
 

@@ -62,31 +62,26 @@ pub fn answer_if_called() {
 /// and for the other it leaves. Not a child of `vfork`, which is on its parent's stack.
 #[cold]
 pub fn at_end<T>(called: impl FnOnce() -> T) {
-    if raw::is_called() {
+    if raw::is_called() && !is_in_vfork() {
         called();
     }
     leave();
 }
 
-/// For calls in which a thread may spend all of its time: a full one that is overdue leaves.
-#[inline]
-pub fn leave_if_overdue() {
-    if crate::me().is_some() && raw::is_called_or_overdue() {
-        errno::kept(leave);
-    }
-}
-
-/// The same, for calls that take a few nanoseconds.
+/// As [`answer_if_called`], for calls that take a few nanoseconds, and that the C library or heddle
+/// may make in the middle of something.
 #[inline(always)]
-pub fn leave_if_any_is_overdue() {
+pub fn answer_soon() {
     if raw::are_overdue() {
-        leave_from_short();
+        answer_behind_short();
     }
 }
 
 #[cold]
-fn leave_from_short() {
-    leave_if_overdue();
+fn answer_behind_short() {
+    if !OTHERS_ALLOCATE.load(Relaxed) && !raw::is_pinned() {
+        answer_if_called();
+    }
 }
 
 #[cold]

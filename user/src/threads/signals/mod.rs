@@ -74,8 +74,8 @@ use crate::sync::shared;
 use crate::sys::kept::has_none;
 
 pub use self::by_number::rt_sigaction;
-pub use self::called::{answer, answer_if_called, are_answered, at_end, called};
-pub use self::called::{leave_if_any_is_overdue, leave_if_overdue, prepare_to_leave};
+pub use self::called::prepare_to_leave;
+pub use self::called::{answer, answer_if_called, answer_soon, are_answered, at_end, called};
 pub use self::masked::Masked;
 pub use self::pending::bit;
 pub use self::queue::queue_info;
