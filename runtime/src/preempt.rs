@@ -249,10 +249,10 @@ fn looks(interrupted: &Interrupted) -> bool {
             worker.take_turn();
             worker.behind.refuse(worker.asked.load(Relaxed), clock::now_ns());
             full::me().filter(|_| worker.is_asked()).into_iter().for_each(overdue::note);
-            full::me()
-                .filter(|me| sched::is_called(me))
-                .iter()
-                .for_each(|_| overdue::note_called());
+            if full::me().is_some_and(sched::is_called) {
+                // It answers at its call's end.
+                overdue::note_called();
+            }
         }
         if is_elsewhere && worker.is_asked() {
             worker.hold(worker.asked.load(Relaxed));

@@ -90,8 +90,8 @@ impl Steward {
         made
     }
 
-    /// Whether that is found to sleep meanwhile, as for the loader's lock: it may wait for a thread
-    /// that does not run.
+    /// Whether who does so is found asleep, as for the loader's lock: it may wait for a thread that
+    /// does not run.
     pub fn is_held_up(&self) -> bool {
         let tid = self.making.load(Relaxed);
         tid != 0 && task::state_of(tid) == Some(b'S')

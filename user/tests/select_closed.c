@@ -8,7 +8,7 @@
 #include <sys/epoll.h>
 #include <sys/select.h>
 
-enum { WAIT_MS = 1000, LONG_MS = 10000 };
+enum { WAIT_MS = 1000, LONG_MS = 10000, UNUSED = 500 };
 
 static int closed[2], other[2], set, taken;
 
@@ -86,7 +86,7 @@ int main(void)
 	fd_set wanted;
 	struct timeval now = { 0, 0 };
 	FD_ZERO(&wanted);
-	FD_SET(set, &wanted);
-	CHECK_ERRNO(select(set + 1, &wanted, NULL, NULL, &now), EBADF);
+	FD_SET(UNUSED, &wanted);
+	CHECK_ERRNO(select(UNUSED + 1, &wanted, NULL, NULL, &now), EBADF);
 	return 0;
 }

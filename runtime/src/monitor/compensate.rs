@@ -160,15 +160,17 @@ impl Watch {
                 None => self.spares.missing += 1,
             }
         }
-        match self.spares.missing {
-            0 => self.spares.held_up = 0,
-            _ => self.go_without(),
+        if self.spares.missing != 0 {
+            self.go_without();
         }
     }
 
     /// Has the steward make spare workers when there are too few.
     fn keep_ready(&mut self) {
         let spares = &mut self.spares;
+        if spares.missing == 0 {
+            spares.held_up = 0;
+        }
         // Where workers take turns one of them runs between two turns.
         spares.calm_ns += self.elapsed;
         if spares.calm_ns > PATIENCE_NS {

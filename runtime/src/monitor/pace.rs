@@ -28,8 +28,8 @@ const TICK_PATROL: Duration = Duration::from_millis(8);
 /// The same while full threads use up their slices one after the other.
 const TICK_SPINNING: Duration = Duration::from_millis(1);
 /// The same while a thread that computes is called and could not be interrupted where it was, as in
-/// the allocator: at first, to meet it outside soon, and then. And how many of these there are in a
-/// row: it may be where it never can.
+/// the allocator: at first, so that it is met outside soon, and later. And how many there are in a
+/// row, of the first ones and in all: it may be where it never can.
 const TICK_CALLED_FIRST: Duration = Duration::from_micros(50);
 const TICK_CALLED: Duration = Duration::from_micros(250);
 const TICKS_CALLED_FIRST: u32 = 40;

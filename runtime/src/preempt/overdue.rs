@@ -4,7 +4,8 @@
 //! loop, would go on for long: the monitor asks again, and mostly meets it there again. So it is
 //! noted in its word that it is overdue, and the library looks at that, at the end of calls in
 //! which such a thread may spend its time ([`leave`]). In calls that take no longer than to find
-//! that word it looks first whether there is such a thread ([`are_overdue`]).
+//! that word it looks first whether there is such a thread ([`are_overdue`]), or one that is called
+//! and could not answer.
 //!
 //! Invariants:
 //! 1. A hint. Who does not look is asked again, and who is overdue for something that is over by
@@ -64,7 +65,7 @@ pub(super) fn is_over(thread: &Control) {
     }
 }
 
-/// Whether `thread` was asked in vain, and has not left since.
+/// Whether `thread` was asked in vain, and has not been made to leave since.
 pub(crate) fn is_one(thread: &Control) -> bool {
     thread.cancel.load(Relaxed) & CANCEL_OVERDUE != 0
 }

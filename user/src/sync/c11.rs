@@ -48,7 +48,7 @@ unsafe extern "C" fn heddle_user_mtx_timedlock(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn heddle_user_mtx_unlock(it: *mut pthread_mutex_t) -> c_int {
+unsafe extern "C-unwind" fn heddle_user_mtx_unlock(it: *mut pthread_mutex_t) -> c_int {
     // SAFETY: the caller's mutex.
     result(unsafe { mutex::heddle_user_pthread_mutex_unlock(it) })
 }

@@ -417,7 +417,9 @@ pub unsafe extern "C-unwind" fn heddle_user_pthread_mutex_unlock(
     unsafe {
         let it = of(mutex);
         if it.is_foreign() {
-            return libc::pthread_mutex_unlock(mutex);
+            let error = libc::pthread_mutex_unlock(mutex);
+            signals::answer_soon();
+            return error;
         }
         let error = it.unlock();
         signals::answer_soon();

@@ -417,7 +417,9 @@ unsafe extern "C-unwind" fn heddle_user_pthread_rwlock_unlock(
     unsafe {
         let it = of(lock);
         if it.is_shared() {
-            return libc::pthread_rwlock_unlock(lock);
+            let error = libc::pthread_rwlock_unlock(lock);
+            signals::answer_soon();
+            return error;
         }
         let error = it.unlock();
         signals::answer_soon();

@@ -21,7 +21,7 @@ use std::sync::{Once, OnceLock};
 use heddle::raw;
 use libc::{gid_t, uid_t};
 
-use super::syscall::heddle_user_syscall;
+use super::syscall::by_number;
 use super::{own_memory, robust};
 use crate::threads::fork;
 use crate::threads::signals::actions;
@@ -231,10 +231,8 @@ pub fn clear(word: *mut u32) {
     if word.is_null() || own_memory::write(word, 0).is_err() {
         return;
     }
-    // SAFETY: no more pointers. As the program's own call: whoever waits may wait in the kernel.
-    unsafe {
-        heddle_user_syscall(libc::SYS_futex, word.addr(), libc::FUTEX_WAKE as usize, 1, 0, 0, 0);
-    }
+    // As the program's own call: whoever waits may wait in the kernel.
+    by_number(libc::SYS_futex, [word.addr(), libc::FUTEX_WAKE as usize, 1, 0, 0, 0]);
 }
 
 /// `prctl` by a kernel thread.

@@ -4,7 +4,8 @@
 //! futex on a word of this process, for all threads, in all of its calls, and `rt_sigaction`; what
 //! takes or tells a full thread's number; its CPU time, the yield, its mask, its alternate stack,
 //! its end, and what is in `scheduling.rs`, `kept.rs` and `rings.rs`, for full threads; a fork. All
-//! else goes to the kernel; what may sleep there so that the signals of a full thread end it.
+//! else goes to the kernel; what may sleep there so that the signals of a full thread end it. At
+//! the end of each call a thread answers what it was called for meanwhile.
 //!
 //! # Safety
 //! For the exported function: as the C library's function of the same name.
@@ -29,11 +30,12 @@ pub unsafe extern "C-unwind" fn heddle_user_syscall(
     f: usize,
 ) -> c_long {
     let result = by_number(number, [a, b, c, d, e, f]);
-    signals::answer_if_called();
+    signals::answer_unless_others_allocate();
     result
 }
 
-fn by_number(number: c_long, arguments: [usize; 6]) -> c_long {
+/// The call, behind which no signals are answered.
+pub(super) fn by_number(number: c_long, arguments: [usize; 6]) -> c_long {
     let [a, b, c, d, e, f] = arguments;
     let taken = match number {
         libc::SYS_futex => futex::call(&Call {

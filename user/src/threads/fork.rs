@@ -19,7 +19,7 @@ use super::{LIVE, LIVE_KERNEL, Pthread, cancel, kernel, own, this};
 use crate::account::tripwire;
 use crate::calls;
 use crate::sync::stand_in;
-use crate::threads::signals::{actions, kernels, process, stray};
+use crate::threads::signals::{actions, kernels, process, stray, timers};
 
 /// How many forks lead to this process.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
@@ -61,8 +61,11 @@ pub extern "C" fn in_child() {
     kernels::in_child();
     process::in_child();
     stray::in_child();
-    // SAFETY: the child has this one thread, and it does not hold the lock.
-    unsafe { calls::in_child() };
+    // SAFETY: the child has this one thread, and it does not hold their locks.
+    unsafe {
+        calls::in_child();
+        timers::in_child();
+    }
     if let Some(me) = this() {
         // Who joins it in the parent does not here.
         me.joined_by.store(0, Relaxed);

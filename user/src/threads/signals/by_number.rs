@@ -8,7 +8,7 @@ use core::mem;
 
 use libc::sigaction;
 
-use super::actions::{change, is_kept, kernels};
+use super::actions::{change, is_kept, is_plain, kernels};
 use crate::calls::mask;
 use crate::errno;
 use crate::sys::own_memory;
@@ -28,8 +28,10 @@ struct Numbered {
 
 impl Numbered {
     fn of(action: &sigaction, signal: c_int) -> Self {
-        let restorer = kernels(signal).and_then(|it| it.sa_restorer);
-        let flags = u64::from(action.sa_flags as u32) & !SA_RESTORER;
+        let flags = u64::from(action.sa_flags as u32);
+        let has_one = !is_plain(action) || flags & SA_RESTORER != 0;
+        let restorer = kernels(signal).filter(|_| has_one).and_then(|it| it.sa_restorer);
+        let flags = flags & !SA_RESTORER;
         Numbered {
             handler: action.sa_sigaction as u64,
             flags: flags | restorer.map_or(0, |_| SA_RESTORER),

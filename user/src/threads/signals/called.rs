@@ -59,17 +59,25 @@ pub fn answer_if_called() {
 }
 
 /// What a full thread that is called or overdue does at the end of a call: `called` for the one,
-/// and for the other it leaves. Not a child of `vfork`, which is on its parent's stack.
+/// and for the other it leaves. Not in the middle of the runtime, nor in a child of `vfork`, which
+/// is on its parent's stack.
 #[cold]
 pub fn at_end<T>(called: impl FnOnce() -> T) {
-    if raw::is_called() && !is_in_vfork() {
+    if raw::is_called() && !raw::is_pinned() && !is_in_vfork() {
         called();
     }
     leave();
 }
 
-/// As [`answer_if_called`], for calls that take a few nanoseconds, and that the C library or heddle
-/// may make in the middle of something.
+/// As [`answer_if_called`], for calls that an allocator may make in the middle of something.
+#[inline]
+pub fn answer_unless_others_allocate() {
+    if crate::me().is_some() && raw::is_called_or_overdue() && !OTHERS_ALLOCATE.load(Relaxed) {
+        errno::kept(|| at_end(called));
+    }
+}
+
+/// The same, for calls that take a few nanoseconds.
 #[inline(always)]
 pub fn answer_soon() {
     if raw::are_overdue() {
@@ -79,9 +87,7 @@ pub fn answer_soon() {
 
 #[cold]
 fn answer_behind_short() {
-    if !OTHERS_ALLOCATE.load(Relaxed) && !raw::is_pinned() {
-        answer_if_called();
-    }
+    answer_unless_others_allocate();
 }
 
 #[cold]

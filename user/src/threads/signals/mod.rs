@@ -51,7 +51,7 @@ pub mod raised;
 mod sent;
 pub mod stray;
 mod timed;
-mod timers;
+pub mod timers;
 mod urgent;
 
 use core::cell::Cell;
@@ -74,8 +74,8 @@ use crate::sync::shared;
 use crate::sys::kept::has_none;
 
 pub use self::by_number::rt_sigaction;
-pub use self::called::prepare_to_leave;
 pub use self::called::{answer, answer_if_called, answer_soon, are_answered, at_end, called};
+pub use self::called::{answer_unless_others_allocate, prepare_to_leave};
 pub use self::masked::Masked;
 pub use self::pending::bit;
 pub use self::queue::queue_info;

@@ -19,18 +19,19 @@ use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use heddle::raw;
 use libc::{clockid_t, pid_t, sigevent, siginfo_t, timer_t};
 use rustix::thread::futex::{self, Flags};
 
+use super::actions::is_in_vfork;
 use super::sent::Sent;
 use super::{SIGNALS, bit, process, send_info_to};
 use crate::calls::mask;
 use crate::errno;
 use crate::sys::{cpu_clock, signals};
-use crate::threads::is_number;
+use crate::threads::{fork, is_number};
 
 /// Timers for full threads that may exist at a time.
 const TIMERS: usize = 256;
@@ -118,8 +119,8 @@ fn pass_on(info: &siginfo_t) {
     let Some(slot) = slot.filter(|_| info.si_code == libc::SI_TIMER) else {
         return process::stray(info);
     };
-    // The slot is that timer's, or nobody's, until it is passed on.
-    let _alone = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    // From here on the slot stays whose it is.
+    let _alone = alone();
     if slot.number.load(Relaxed) != sent.pid as i32 {
         // It is gone.
         return;
@@ -200,7 +201,7 @@ unsafe fn create(clock: clockid_t, event: &sigevent, thread: pid_t, timer: *mut 
         return libc::EINVAL;
     }
     let Some(tid) = bearer() else { return libc::EAGAIN };
-    let _alone = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let Some(slot) = slot_of(FREE) else { return libc::EAGAIN };
     let mut borne = *event;
     borne.sigev_signo = BORNE;
@@ -221,8 +222,27 @@ unsafe fn create(clock: clockid_t, event: &sigevent, thread: pid_t, timer: *mut 
     if failed { libc::EAGAIN } else { 0 }
 }
 
-/// Held while a timer is made, while one is given up, and while what it sends is passed on.
-static MAKING: Mutex<()> = Mutex::new(());
+/// Who has it changes whose a slot is, or passes on what that one's timer sends.
+static CHANGING: Mutex<()> = Mutex::new(());
+
+/// Nobody else has it, and the caller is not left, nor are its handlers run: who waits for it does
+/// so for moments.
+fn alone() -> (MutexGuard<'static, ()>, raw::Pin) {
+    let pin = raw::pin();
+    // Given back in this order.
+    (CHANGING.lock().unwrap_or_else(PoisonError::into_inner), pin)
+}
+
+/// In a child: it has none of these timers.
+///
+/// # Safety
+/// 1. The process has one thread, which is not in here.
+pub unsafe fn in_child() {
+    // SAFETY: by 1.
+    unsafe { fork::renew(&CHANGING) };
+    ARE_SOME.store(false, Relaxed);
+    SLOTS.iter().for_each(|slot| slot.number.store(FREE, Relaxed));
+}
 
 // SAFETY: the C library's functions, by its headers.
 unsafe extern "C" {
@@ -260,12 +280,15 @@ unsafe extern "C-unwind" fn heddle_user_timer_create(
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn heddle_user_timer_delete(timer: timer_t) -> c_int {
-    // A number is given anew as soon as the timer is gone.
-    if let Some(slot) = slot_of(timer.cast::<c_void>().addr() as i32) {
-        let _alone = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
-        slot.thread.store(NOBODY, Relaxed);
-        // ORDER: Release pairs with the Acquire in `slot_of`: what used the slot is done.
-        slot.number.store(FREE, Release);
+    let number = timer.cast::<c_void>().addr() as i32;
+    // A number is given anew as soon as the timer is gone. A child of `vfork` has none of these.
+    if number >= 0 && ARE_SOME.load(Relaxed) && !is_in_vfork() {
+        let _alone = alone();
+        if let Some(slot) = slot_of(number) {
+            slot.thread.store(NOBODY, Relaxed);
+            // ORDER: Release pairs with the Acquire in `slot_of`: what used the slot is done.
+            slot.number.store(FREE, Release);
+        }
     }
     // SAFETY: the caller's timer.
     unsafe { timer_delete(timer) }
