@@ -8,7 +8,7 @@
 #include <sys/epoll.h>
 #include <sys/select.h>
 
-enum { WAIT_MS = 1000, LONG_MS = 10000, UNUSED = 500 };
+enum { WAIT_MS = 1000, LONG_MS = 10000, UNUSED = 60 };
 
 static int closed[2], other[2], set, taken;
 

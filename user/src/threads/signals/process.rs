@@ -359,11 +359,14 @@ fn wait(limit_ms: c_int) -> bool {
             std::thread::sleep(LOOK_MAX);
         }
     }
-    if (IS_WOKEN.swap(false, SeqCst) || count != 0)
-        && let Some(other) = signals::take(bit(WAKES)).filter(|it| it.si_code != SI_TKILL)
-    {
-        // The process's.
-        stray(&other);
+    if IS_WOKEN.swap(false, SeqCst) {
+        if let Some(other) = signals::take(bit(WAKES)).filter(|it| it.si_code != SI_TKILL) {
+            // The process's.
+            stray(&other);
+        }
+    } else if count != 0 && all_pending() & watched() == 0 {
+        // One like that, on its way to a worker; or for long where there are none.
+        std::thread::sleep(FIRST_LOOK);
     }
     count != 0
 }
