@@ -267,7 +267,7 @@ fn retry(
         drop(core::mem::take(&mut trying));
         match attempted {
             Err(Stop::Error(libc::EAGAIN)) if is_in_vain => {
-                if interest == Interest::Read && turns::events_first(&mut again, || {}) {
+                if interest == Interest::Read && turns::events_first(&mut again, || false) {
                     continue;
                 }
             }

@@ -195,7 +195,7 @@ impl Transfer {
                 Err(Stop::Error(libc::EINTR)) => {}
                 Err(Stop::Error(libc::EAGAIN)) if self.flags & libc::RWF_NOWAIT == 0 => {
                     // What others read meanwhile is theirs.
-                    if reads && turns::events_first(&mut again, || self.hold = None) {
+                    if reads && turns::events_first(&mut again, || self.hold.take().is_some()) {
                         continue;
                     }
                     return self.wait_and_move(parts);

@@ -38,9 +38,10 @@ pub fn before_receive() {
     }
 }
 
-/// A receive has found nothing: has those go first whose events have come, after `before`. True,
-/// once for each receive at most: it is to be tried again, as `again` says from then on.
-pub fn events_first(again: &mut bool, before: impl FnOnce()) -> bool {
+/// A receive has found nothing: has those go first whose events have come, after `before`, which
+/// says whether the caller has let go of something. True, once for each receive at most: it is to
+/// be tried again, as `again` says from then on.
+pub fn events_first(again: &mut bool, before: impl FnOnce() -> bool) -> bool {
     if *again || own::is_told().load(Relaxed) {
         return false;
     }
@@ -50,11 +51,12 @@ pub fn events_first(again: &mut bool, before: impl FnOnce()) -> bool {
         in_vain.store(left - 1, Relaxed);
         return false;
     }
-    before();
-    *again = heddle::raw::give_way_to_events();
-    if *again {
+    let has_let_go = before();
+    let has_given_way = heddle::raw::give_way_to_events();
+    if has_given_way {
         in_vain.store(IN_VAIN, Relaxed);
     }
+    *again = has_given_way || has_let_go;
     *again
 }
 
