@@ -31,6 +31,50 @@ fn signals_to_heddle_reach_the_program() {
     assert_eq!(child.wait().expect("it ends").code(), Some(9));
 }
 
+/// Also those by which the kernel tells of a fault.
+#[test]
+fn signals_of_faults_reach_the_program() {
+    if std::process::Command::new("python3").arg("-V").output().is_err() {
+        eprintln!("skip: there is no python3");
+        return;
+    }
+    let scratch = Scratch::new("faults");
+    // Python reads what comes as a number: a shell has no word for a handler of SIGSEGV.
+    let script = "import signal, time
+for s in (4, 5, 7, 8, 11, 31): signal.signal(s, lambda it, _: print(it, flush=True))
+signal.signal(signal.SIGTERM, lambda *_: exit(5))
+print('ready', flush=True)
+for i in range(1200): time.sleep(0.05)";
+    let mut command = scratch.command(&["python3", "-c", script]);
+    command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("heddle runs");
+    let mut output = common::Lines::new(child.stdout.take().expect("a pipe"));
+    assert_eq!(output.next(), "ready");
+    for _ in 0..2 {
+        for (name, number) in
+            [("ILL", 4), ("TRAP", 5), ("BUS", 7), ("FPE", 8), ("SEGV", 11), ("SYS", 31)]
+        {
+            common::kill(child.id(), name);
+            assert_eq!(output.next(), number.to_string());
+        }
+    }
+    common::kill(child.id(), "TERM");
+    assert_eq!(child.wait().expect("it ends").code(), Some(5));
+}
+
+/// Who has no handler ends by it, and so do we.
+#[test]
+fn a_program_ends_by_a_fault_that_was_sent_to_heddle() {
+    let scratch = Scratch::new("fault");
+    let mut command = scratch.command(&["sh", "-c", "echo ready; exec sleep 60"]);
+    command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("heddle runs");
+    let mut output = common::Lines::new(child.stdout.take().expect("a pipe"));
+    assert_eq!(output.next(), "ready");
+    common::kill(child.id(), "SEGV");
+    assert_eq!(child.wait().expect("it ends").signal(), Some(11));
+}
+
 #[test]
 fn a_stopped_program_goes_on() {
     let scratch = Scratch::new("stop");

@@ -24,6 +24,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use heddle_preload::sys::fork::helper;
+use heddle_preload::sys::passed::{pass_faults_on, pass_no_faults_on};
 use heddle_preload::sys::spawn::{
     continue_as_itself, end_by, let_go, send_signal, spawn, stop_by, unblock_signals,
 };
@@ -41,9 +42,9 @@ use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::iterator::exfiltrator::origin::Origin;
 use signal_hook::low_level::siginfo::{Cause, Sent};
 
-/// Signals that are meant for the program: all that end, stop or tell a program something, but for
-/// those of faults. (One for a file that grew too large our own report may cause, too: it is not
-/// to end us.)
+/// Signals that are meant for the program: all that end, stop or tell a program something. Those of
+/// faults are passed on in another way, as this process may have faults of its own. (One for a file
+/// that grew too large our own report may cause, too: it is not to end us.)
 const FORWARDED: [i32; 18] = [
     SIGABRT, SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGIO, SIGPIPE, SIGPROF, SIGQUIT, SIGTERM, SIGTSTP,
     SIGURG, SIGUSR1, SIGUSR2, SIGVTALRM, SIGWINCH, SIGXCPU, SIGXFSZ,
@@ -102,6 +103,7 @@ impl Child {
         for signal in all().filter(|it| ignored.contains(it)) {
             signals.handle().add_signal(signal)?;
         }
+        pass_faults_on(pid);
         unblock_signals();
         // Without /dev/null a reader of the program's output waits for our end, too.
         let _ = let_go();
@@ -149,7 +151,11 @@ impl Child {
                     if let Some(signal) = status.stopping_signal() {
                         self.stop_too(signal);
                     }
-                    return Ok(Exit::of(status));
+                    let exit = Exit::of(status);
+                    if exit.is_some() {
+                        pass_no_faults_on();
+                    }
+                    return Ok(exit);
                 }
                 Ok(Some(_)) => {}
                 Ok(None) | Err(rustix::io::Errno::INTR) => return Ok(None),

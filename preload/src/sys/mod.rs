@@ -6,6 +6,7 @@ pub mod clock;
 pub mod filtered;
 pub mod fork;
 pub mod pagemap;
+pub mod passed;
 pub mod sched;
 pub mod shared;
 pub mod spawn;
