@@ -241,6 +241,14 @@ fn wine_cannot() {
 }
 
 #[test]
+fn emulators_of_programs_cannot() {
+    let folder = Folder::new("emulator");
+    let source = format!("void print_syscall_ret(void) {{}} {MAIN}");
+    let program = folder.compile("emulates", &source, &["cc", "-rdynamic"]);
+    only_obstacle(&program.expect("a C compiler"), "emulator", "qemu's user mode");
+}
+
+#[test]
 fn allocators_with_caches_per_processor_cannot() {
     let folder = Folder::new("allocator");
     let compile = |name| folder.compile(name, "int tc;", &["cc", "-shared", "-fPIC"]);

@@ -77,6 +77,11 @@ const SANITIZERS: &[Mark] = &[
 const WINE: &[Mark] =
     &[Mark { kind: "Wine", libraries: &["libwine.so"], symbols: &["wine_main_preload_info"] }];
 
+/// Its system calls for the emulated program are code of its own; by these it sends signals to
+/// threads, with the numbers that the C library has told it.
+const EMULATORS: &[Mark] =
+    &[Mark { kind: "qemu's user mode", libraries: &[], symbols: &["print_syscall_ret"] }];
+
 const CLOCKS: &[Mark] = &[Mark { kind: "faked", libraries: &["libfaketime"], symbols: &[] }];
 
 const ALLOCATORS: &[Mark] = &[
@@ -97,7 +102,7 @@ const ALLOCATORS: &[Mark] = &[
 ];
 
 /// All marks that symbols may be.
-const MARKS: [&[Mark]; 4] = [JVM, SANITIZERS, WINE, ALLOCATORS];
+const MARKS: [&[Mark]; 5] = [JVM, SANITIZERS, WINE, EMULATORS, ALLOCATORS];
 /// What a program defines that has an allocator of its own.
 const ALLOCATION: &str = "malloc";
 
@@ -237,6 +242,18 @@ impl Loaded {
                 Finding::bad(kind, "yes", format!("{by}: it makes and switches threads itself"))
             }
             None => Finding::good("Wine", "no", "not a loader of programs for Windows"),
+        }
+    }
+
+    /// What runs programs for other machines.
+    pub fn emulator(&self) -> Finding {
+        let name = "emulator";
+        match self.marked(EMULATORS) {
+            Some((kind, by)) => {
+                let why = format!("{by}: it calls the kernel unseen, by numbers of threads");
+                Finding::bad(name, kind, why)
+            }
+            None => Finding::good(name, "none", "it runs no programs for other machines"),
         }
     }
 

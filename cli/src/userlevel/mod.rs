@@ -177,6 +177,7 @@ fn of_image(
     findings.push(loaded.c_library(purpose));
     findings.push(loaded.sanitizer());
     findings.push(loaded.wine());
+    findings.push(loaded.emulator());
     findings.push(loaded.clocks());
     findings.push(loaded.allocator());
     findings.push(library::test(loaded.c_library_path()));
