@@ -443,7 +443,7 @@ pub unsafe fn close_stack_page(page: *mut u8) -> std::io::Result<()> {
 /// 1. As said, by the same thread.
 pub unsafe fn open_stack_page(page: *mut u8) -> std::io::Result<()> {
     // SAFETY: by 1.
-    unsafe { crate::sys::memory::remove_guard(page) }
+    unsafe { crate::stack::executable::remove_guard(page) }
 }
 
 /// Which thread the calling one is, and what for, in words: for a signal handler.

@@ -23,7 +23,7 @@ use crate::config::{Backend, Config, Io, Settings};
 use crate::control::{self, Control};
 use crate::monitor::Monitor;
 use crate::nap::WAITING_MAX;
-use crate::stack::overflow;
+use crate::stack::{executable, overflow};
 use crate::steward::Steward;
 use crate::sys::task::Helper;
 use crate::sys::{libc_tls, memory, say};
@@ -220,6 +220,7 @@ impl Runtime {
     fn start_workers(&'static self) -> io::Result<()> {
         #[cfg(target_arch = "x86_64")]
         crate::sys::segments::begin(crate::config::wants_segments()?);
+        executable::look();
         overflow::install_handler()?;
         #[cfg(feature = "sim")]
         if crate::sim::is_starting() {

@@ -4,6 +4,7 @@
 //! creating a thread pops a pair, ending it pushes the pair back. One region of address space per
 //! class; its lowest page of each stack is a guard. Nothing is unmapped on the way.
 
+pub(crate) mod executable;
 mod low;
 pub(crate) mod observer;
 pub(crate) mod overflow;

@@ -12,7 +12,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use std::io;
 
 use super::region::{self, Region};
-use super::{CLASS_BYTES, CLASSES, low, owed};
+use super::{CLASS_BYTES, CLASSES, executable, low, owed};
 use crate::arch;
 use crate::control::{self, Control, Kind, OWN_TLS};
 use crate::raw_lock::RawLock;
@@ -226,6 +226,10 @@ fn make(pool: &Pool, class: u8) -> io::Result<()> {
             pool.region.grow(class as usize, count)?
         }
     };
+    if executable::are() && class != KERNEL_CLASS {
+        // SAFETY: the region made them.
+        unsafe { executable::let_execute(stacks, class as usize, count) };
+    }
     SLOTS_MADE.store(first + count as u32, Relaxed);
 
     for index in (0..count).rev() {
@@ -243,6 +247,12 @@ fn make(pool: &Pool, class: u8) -> io::Result<()> {
         pool.free.push(control);
     }
     Ok(())
+}
+
+/// Calls `act` with the number of slots made; no stack is made meanwhile.
+pub(super) fn with_all_made(act: impl FnOnce(u32)) {
+    let _guard = SLOTS_LOCK.lock();
+    act(slots_made());
 }
 
 /// In a forked child: no lock is held, and no pair that is about to be taken or given is used.

@@ -45,7 +45,7 @@ pub(crate) const fn readable_bytes(class: usize) -> usize {
 static GUARDS: AtomicU8 = AtomicU8::new(0);
 
 /// The kind of guards that stacks have got so far; `None` before the first stack.
-fn guard_kind() -> Option<GuardKind> {
+pub(super) fn guard_kind() -> Option<GuardKind> {
     match GUARDS.load(Relaxed) {
         1 => Some(GuardKind::Marker),
         2 => Some(GuardKind::Mapping),

@@ -143,6 +143,16 @@ pub(crate) unsafe fn commit(start: *mut u8, bytes: usize) -> io::Result<()> {
     if failed != 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Lets code run from a committed part of a reservation, unless the system refuses that.
+///
+/// # Safety
+/// 1. `[start, start + bytes)` lies in one, page-aligned.
+pub(crate) unsafe fn let_execute(start: *mut u8, bytes: usize) {
+    let rights = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
+    // SAFETY: by 1.
+    unsafe { libc::mprotect(start.cast(), bytes, rights) };
+}
+
 /// Gives the pages' memory back; they read as zero afterwards.
 ///
 /// # Safety

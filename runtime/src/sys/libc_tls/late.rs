@@ -17,6 +17,7 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use super::functions;
 use crate::full::answering_at_locks;
+use crate::stack::executable;
 
 /// DT_FLAGS, and its bit that says that a library has initial-exec TLS.
 const DT_FLAGS: i64 = 30;
@@ -79,8 +80,9 @@ pub struct News {
     parts: Vec<(Library, LatePart)>,
 }
 
-/// Looks whether libraries came since the last look. It waits for the loader's locks, and holds
-/// nothing meanwhile: who has them may be stopped by a signal, and so the caller may be.
+/// Looks whether libraries came since the last look, and whether they need stacks that code may run
+/// from. It waits for the loader's locks, and holds nothing meanwhile: who has them may be stopped
+/// by a signal, and so the caller may be.
 pub fn look_for_libraries() -> Option<News> {
     if !crate::full::exist() {
         return None;
@@ -91,6 +93,7 @@ pub fn look_for_libraries() -> Option<News> {
         let seen = seen()?;
         seen.as_ref().filter(|seen| seen.loads != loads)?.libraries.clone()
     };
+    executable::look();
     let mut now = look_around();
     let mut parts = Vec::new();
     // One that has no place yet is being loaded: the next look finds it again.
