@@ -1,10 +1,11 @@
 //! The deadlock report: "all threads wait and nothing can wake them".
 //!
 //! The monitor has the steward look before it goes to sleep itself, that is when all workers have
-//! slept for a while. The steward is sure only when nothing is left that could wake a thread: no
-//! operation in a reactor, no timer, no job in the pool, no thread that waits for a signal, no
-//! handler of the program's for one; and every other kernel thread of the process waits, without a
-//! deadline, for a word that this process alone can change. Which of them do, the kernel says
+//! slept for a while, and when those that have not are blocked in the kernel, for long. The steward
+//! is sure only when nothing is left that could wake a thread: no operation in a reactor, no timer,
+//! no job in the pool, no thread that waits for a signal, no handler of the program's for one; and
+//! every blocked worker, and every other kernel thread of the process, waits, without a deadline,
+//! for a word that this process alone can change. Which of them do, the kernel says
 //! (`sys/tasks.rs`).
 //!
 //! A look takes time, in which threads may wake each other behind it. So it is two looks that tell:
@@ -30,8 +31,9 @@ use crate::control::{self, Control, WaitKind};
 use crate::lot::nodes;
 use crate::runtime::Runtime;
 use crate::stack::overflow::{self, name_with_role};
-use crate::sys::place::Place;
+use crate::sys::place::{Maps, Place};
 use crate::sys::{signals, task, tasks};
+use crate::worker::Worker;
 use crate::{io, preempt, stack, table};
 
 /// Kernel threads that wait in a heddle primitive without a deadline.
@@ -154,10 +156,12 @@ struct Seen {
     program: Vec<Sleeper>,
 }
 
-/// A kernel thread of the program's.
+/// A kernel thread of the program's, or a worker that is blocked.
 #[derive(PartialEq, Eq)]
 struct Sleeper {
     tid: i32,
+    /// The slot of the thread that the worker runs.
+    runs: Option<u32>,
     /// How often it has gone to sleep.
     sleeps: u64,
     /// Where; `None` if the kernel does not say it.
@@ -174,7 +178,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// All workers sleep. A deadlock is reported once.
+    /// All workers sleep, or are blocked. A deadlock is reported once.
     pub fn begin(&mut self) {
         if !self.was_reported {
             (self.pause, self.seen) = (Some(FIRST_PAUSE), None);
@@ -194,14 +198,14 @@ impl Watch {
     /// Looks; the report, if the process is stuck.
     pub fn look(&mut self, runtime: &'static Runtime) -> Option<String> {
         self.pause = Some(self.pause? * 2);
-        if runtime.workers().any(|worker| !worker.sleeping.is_asleep()) {
+        if !runtime.workers().all(is_still) {
             // The monitor is awake, or will be, and comes again.
             (self.pause, self.seen) = (None, None);
             return None;
         }
         let before = self.seen.take();
         let seen = see(runtime)?;
-        if before.as_ref() != Some(&seen) || waits_for_signal() {
+        if before.as_ref() != Some(&seen) || waits_for_others() {
             self.seen = Some(seen);
             return None;
         }
@@ -210,10 +214,20 @@ impl Watch {
     }
 }
 
+/// Whether it sleeps, or is blocked in the kernel.
+fn is_still(worker: &Worker) -> bool {
+    worker.sleeping.is_asleep() || worker.blocked.load(Relaxed)
+}
+
+/// The thread that `worker` runs.
+fn running(worker: &Worker) -> Option<&'static Control> {
+    // SAFETY: null or a slot of the slab.
+    unsafe { worker.current.load(Relaxed).as_ref() }
+}
+
 /// User-level threads that have not ended.
 fn live(runtime: &'static Runtime) -> u32 {
-    let of =
-        |worker: &crate::worker::Worker| worker.live.load(Relaxed) + worker.live_full.load(Relaxed);
+    let of = |worker: &Worker| worker.live.load(Relaxed) + worker.live_full.load(Relaxed);
     runtime.workers().map(of).sum()
 }
 
@@ -228,12 +242,16 @@ fn see(runtime: &'static Runtime) -> Option<Seen> {
     if all.iter().any(|&tid| tasks::has_child_in_memory(tid)) {
         return None;
     }
-    let can_tell = tasks::can_tell();
+    let (can_tell, maps) = (tasks::can_tell(), Maps::default());
     let (mut own, mut program) = (0, Vec::new());
     for tid in all {
+        let is_it = |worker: &&Worker| worker.tid() == tid && !worker.sleeping.is_asleep();
+        let blocked = runtime.workers().find(is_it);
         if tasks::name(tid)?.starts_with(OWN_NAME) {
             own += 1;
-            continue;
+            if blocked.is_none() {
+                continue;
+            }
         }
         let stat = tasks::stat(tid)?;
         if stat.is_of_kernel {
@@ -242,8 +260,12 @@ fn see(runtime: &'static Runtime) -> Option<Seen> {
         if !stat.is_asleep {
             return None;
         }
-        let word = if can_tell { Some(tasks::waits_at(tid)?) } else { None };
-        program.push(Sleeper { tid, sleeps: tasks::sleeps(tid)?, word });
+        let word = if can_tell { Some(tasks::waits_at(tid, &maps)?) } else { None };
+        let runs = match blocked {
+            Some(worker) => Some(running(worker)?.slot()),
+            None => None,
+        };
+        program.push(Sleeper { tid, runs, sleeps: tasks::sleeps(tid)?, word });
     }
     let are_waiting = can_tell || program.len() as u32 == KERNEL_WAITERS.load(SeqCst);
     let are_idle = own == runtime.seated.load(Relaxed) + HELPERS_IDLE.load(SeqCst);
@@ -252,21 +274,28 @@ fn see(runtime: &'static Runtime) -> Option<Seen> {
     (are_waiting && are_idle && are_quiet(runtime)).then_some(Seen { switches, program })
 }
 
-/// Whether all workers sleep, and there is nothing for which one would wake.
+/// Whether all workers are still, and there is nothing for which one would wake.
 fn are_quiet(runtime: &'static Runtime) -> bool {
     // ORDER: looked at after all that was looked at before, and before all that comes.
     fence(SeqCst);
     let are_quiet = runtime.workers().all(|worker| {
-        worker.sleeping.is_asleep()
+        is_still(worker)
             && worker.inbox.is_empty()
             && worker.fresh.len() == 0
             && worker.offered.len() == 0
             && worker.requests.is_empty()
-            && worker.io_waiting.load(Relaxed) == 0
-            && worker.timers_waiting.load(Relaxed) == 0
+            && !expects(worker)
     });
     fence(SeqCst);
     are_quiet
+}
+
+/// Whether threads of `worker` wait for time or events. What it says itself is of its last sleep.
+fn expects(worker: &Worker) -> bool {
+    if worker.sleeping.is_asleep() {
+        return worker.io_waiting.load(Relaxed) + worker.timers_waiting.load(Relaxed) != 0;
+    }
+    worker.live.load(Relaxed) != 0 || worker.has_waiting_full()
 }
 
 /// Whether a signal may have the program do anything but end.
@@ -280,9 +309,11 @@ fn has_handlers() -> bool {
     tasks::caught_signals().is_none_or(|caught| caught & !own != 0)
 }
 
-/// Whether a thread sleeps without an end: a signal may be what it waits for (`sigwait`).
-fn waits_for_signal() -> bool {
-    parked(is_user_level).any(|thread| thread.wait.get() == WaitKind::Sleep)
+/// Whether a thread sleeps without an end, and a signal may be what it waits for (`sigwait`), or
+/// waits in a ring of a worker that is blocked.
+fn waits_for_others() -> bool {
+    parked(is_user_level)
+        .any(|thread| matches!(thread.wait.get(), WaitKind::Sleep | WaitKind::Reactor))
 }
 
 fn is_user_level(kind: Kind) -> bool {
@@ -290,8 +321,11 @@ fn is_user_level(kind: Kind) -> bool {
 }
 
 fn report(live: u32, program: &[Sleeper]) -> String {
-    let all = live as usize + program.len();
-    let mut text = format!("heddle: all {all} threads wait and nothing can wake them:\n");
+    let all = live as usize + program.iter().filter(|sleeper| sleeper.runs.is_none()).count();
+    let mut text = match all {
+        1 => "heddle: the only thread waits and nothing can wake it:\n".to_owned(),
+        _ => format!("heddle: all {all} threads wait and nothing can wake them:\n"),
+    };
     let mut left = LISTED;
     let mut listed = |tell: &mut dyn FnMut(&mut String) -> core::fmt::Result| {
         if left != 0 {
@@ -303,7 +337,7 @@ fn report(live: u32, program: &[Sleeper]) -> String {
         left = left.saturating_sub(1);
     };
     for sleeper in program {
-        listed(&mut |out| tell_kernel_thread(sleeper, out));
+        listed(&mut |out| tell_sleeper(sleeper, out));
     }
     for thread in parked(is_user_level).take(LISTED) {
         listed(&mut |out| tell_thread(thread, out));
@@ -330,8 +364,12 @@ fn tell_thread(thread: &Control, out: &mut dyn Write) -> core::fmt::Result {
     tell_wait(thread, out)
 }
 
-fn tell_kernel_thread(sleeper: &Sleeper, out: &mut dyn Write) -> core::fmt::Result {
-    name_kernel_thread(sleeper.tid, out)?;
+fn tell_sleeper(sleeper: &Sleeper, out: &mut dyn Write) -> core::fmt::Result {
+    match sleeper.runs {
+        // SAFETY: a thread's slot.
+        Some(slot) => name_with_role(unsafe { control::at(slot) }, out)?,
+        None => name_kernel_thread(sleeper.tid, out)?,
+    }
     write!(out, " waits in ")?;
     let is_its = |it: &&Control| {
         let is_tid = it.record().read().is_some_and(|fields| fields.tid == sleeper.tid);

@@ -96,6 +96,35 @@ fn each_kind_of_wait_is_told() {
     std::fs::remove_dir_all(folder).expect("ours");
 }
 
+/// In the C library's own waits each keeps a worker, which is blocked.
+#[test]
+fn those_that_block_their_workers_are_told() {
+    if !can_run(&["cc"]) {
+        return;
+    }
+    let folder = folder("blocked");
+    let program = built(&folder, "stuck", &[]);
+    let program = program.to_str().expect("a name");
+    let wait = "waits in the C library or a futex call, for 0x";
+    let lines = report(program, "stuck robust");
+    says(&lines, &["all 4 threads wait"]);
+    says(&lines, &["  main thread ", " waits in pthread_join of thread "]);
+    for name in ["\"cook\"", "\"gardener\"", "\"late\""] {
+        says(&lines, &["  thread ", name, " (role ", wait, "(stuck+0x"]);
+    }
+    let lines = report(program, "stuck file");
+    says(&lines, &["all 5 threads wait"]);
+    says(&lines, &["  thread ", "\"crier\" (role ", wait]);
+    says(&lines, &["  thread ", "\"herald\" (role ", " waits in sem_wait of 0x"]);
+    for name in ["\"cook\"", "\"gardener\""] {
+        says(
+            &lines,
+            &["  thread ", name, " waits in pthread_mutex_lock of 0x", ", held by thread "],
+        );
+    }
+    std::fs::remove_dir_all(folder).expect("ours");
+}
+
 #[test]
 fn a_wait_for_what_is_gone_is_told() {
     if !can_run(&["cc"]) {
@@ -161,6 +190,10 @@ fn what_may_still_be_woken_is_no_deadlock() {
         "shared mutex",
         "main shared mutex",
         "shared semaphore",
+        "unseen read",
+        "file",
+        "file and socket",
+        "file and time",
     ];
     thread::scope(|scope| {
         for how in ways {

@@ -14,6 +14,8 @@
 //! [`FEW_LOOKS`] if it had been calm for [`RARE`] before. So an event that nobody takes in costs no
 //! more than these, and a thread that wakes now and then beside a blocked one next to nothing.
 //!
+//! It may be calm for good, as all wait for each other: `deadlock.rs`.
+//!
 //! [`Doze`]: super::doze::Doze
 //! [`Monitor::given`]: super::Monitor::given
 
@@ -26,6 +28,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::OnceLock;
 
 use super::Watch;
+use crate::deadlock::{HELPERS_IDLE, Waiting};
 use crate::full;
 use crate::sys::clock;
 use crate::sys::event::Event;
@@ -37,6 +40,8 @@ const LOOKS: u32 = 64;
 /// The same where it has been calm for this long before.
 const FEW_LOOKS: u32 = 2;
 const RARE: Duration = Duration::from_millis(8);
+/// For how long, until the steward is told: those that are blocked may be so for good.
+const TOLD: Duration = Duration::from_millis(250);
 /// Time between two looks then, at most and at least.
 const MOST: Duration = Duration::from_millis(50);
 const LEAST: Duration = Duration::from_millis(1);
@@ -144,6 +149,7 @@ impl Watch {
         let first = blocked().filter_map(|worker| worker.waits.first()).min().unwrap_or(u64::MAX);
         let until = Duration::from_nanos(first.saturating_sub(start)).clamp(LEAST, MOST);
         let is_to_do = || runtime.workers().any(has_something);
+        let counted = Waiting::new(&HELPERS_IDLE);
         let has_slept = if blocked().any(waits_for_events) {
             let kept = &mut self.kept;
             let sleep = |bell| kept.sleep_for(blocked(), bell, until.as_nanos() as u64);
@@ -153,10 +159,14 @@ impl Watch {
         } else {
             false
         };
+        drop(counted);
         self.tick = Duration::from_nanos(clock::now_ns() - start);
+        let before = self.calm.lasted;
         self.calm.lasted += self.tick;
         if !has_slept {
             self.calm.end();
+        } else if before < TOLD && self.calm.lasted >= TOLD {
+            runtime.steward.report();
         }
     }
 }

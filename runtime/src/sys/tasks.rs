@@ -6,6 +6,7 @@ use std::ffi::CString;
 use std::io;
 
 use super::descriptor::{Brief, low, read_all};
+use super::place::Maps;
 use rustix::fs::{OFlags, RawDir};
 
 /// Bytes for the entries that one system call tells.
@@ -113,12 +114,15 @@ fn number_of(line: &str) -> Option<libc::c_long> {
 
 /// The word at which it sleeps until a thread of this process wakes it: in the futex call, without
 /// a timeout. `None`: it does something else, or the kernel does not say.
-pub(crate) fn waits_at(tid: i32) -> Option<usize> {
-    word_of(&read(tid, "syscall")?)
+pub(crate) fn waits_at(tid: i32, maps: &Maps) -> Option<usize> {
+    let (word, is_private) = word_of(&read(tid, "syscall")?)?;
+    // The C library waits so for robust mutexes, and for the end of a kernel thread.
+    (is_private || maps.is_private(word)).then_some(word)
 }
 
-/// A line of /proc: the call's number and its arguments.
-fn word_of(line: &str) -> Option<usize> {
+/// Of a line of /proc, the call's number and its arguments: the word, and whether the caller says
+/// that no other process has it.
+fn word_of(line: &str) -> Option<(usize, bool)> {
     if number_of(line)? != libc::SYS_futex {
         return None;
     }
@@ -128,7 +132,7 @@ fn word_of(line: &str) -> Option<usize> {
     let operation = operation as libc::c_int;
     let command = operation & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME);
     let waits = command == libc::FUTEX_WAIT || command == libc::FUTEX_WAIT_BITSET;
-    (waits && operation & libc::FUTEX_PRIVATE_FLAG != 0 && timeout == 0).then_some(word)
+    (waits && timeout == 0).then_some((word, operation & libc::FUTEX_PRIVATE_FLAG != 0))
 }
 
 #[cfg(test)]
@@ -136,15 +140,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_private_wait_without_a_timeout_is_for_this_process() {
+    fn only_a_wait_without_a_timeout_has_a_word() {
         let call = |number: libc::c_long, operation: libc::c_int, timeout: usize| {
             word_of(&format!("{number} 0x7f00 {operation:#x} 0x2 {timeout:#x} 0x0 0x0 0x1 0x2\n"))
         };
         let (wait, private) = (libc::FUTEX_WAIT, libc::FUTEX_PRIVATE_FLAG);
         let until = libc::FUTEX_WAIT_BITSET | libc::FUTEX_CLOCK_REALTIME;
-        assert_eq!(call(libc::SYS_futex, wait | private, 0), Some(0x7f00));
-        assert_eq!(call(libc::SYS_futex, until | private, 0), Some(0x7f00));
-        assert_eq!(call(libc::SYS_futex, wait, 0), None, "another process may wake it");
+        assert_eq!(call(libc::SYS_futex, wait | private, 0), Some((0x7f00, true)));
+        assert_eq!(call(libc::SYS_futex, until | private, 0), Some((0x7f00, true)));
+        assert_eq!(call(libc::SYS_futex, wait, 0), Some((0x7f00, false)));
         assert_eq!(call(libc::SYS_futex, wait | private, 0x7ffe), None, "it ends by itself");
         assert_eq!(call(libc::SYS_futex, libc::FUTEX_LOCK_PI | private, 0), None);
         assert_eq!(call(libc::SYS_read, wait | private, 0), None);
@@ -194,7 +198,7 @@ mod tests {
         let me = crate::sys::task::tid();
         // The kernel's list may leave some out when others end while it is read.
         assert!((0..100).any(|_| all().unwrap().contains(&me)));
-        assert_eq!(waits_at(me), None);
+        assert_eq!(waits_at(me, &Maps::default()), None);
         assert!(name(me).is_some_and(|name| !name.is_empty()));
         assert!(sleeps(me).is_some());
         assert!(caught_signals().is_some());
