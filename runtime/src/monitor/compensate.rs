@@ -7,6 +7,10 @@
 //! workers come back and too many run, those started last rest, and those that nobody has needed
 //! for a round give their kernel threads back, some at a time.
 //!
+//! It takes three looks to see that a worker is blocked. Where many threads block, one after the
+//! other, each on the worker that came for the one before, those that come next are presumed to
+//! block as well, in numbers that grow with those that did: [`Streak`].
+//!
 //! The monitor wakes; it never makes a kernel thread, which may have to wait for the thread that
 //! the new one is to run. Spare workers are made in advance (`steward.rs`): one, as soon as there
 //! may be full threads, and as many as are in use, within a bound, so that a burst finds them. When
@@ -28,6 +32,8 @@ use crate::worker::Worker;
 const READY_MAX: u32 = 32;
 /// How long threads may wait for a spare worker before those that are blocked take turns.
 const PATIENCE_NS: u64 = 100_000_000;
+/// Looks that have not found more blocked workers than any before, after which a streak is over.
+const STREAK_LOOKS: u32 = 4;
 /// Looks in a row that meet the steward so, after which turns begin: one may meet a short sleep.
 const HELD_UP_LOOKS: u32 = 2;
 /// Kernel threads that are given back in one round: this part of those that are not needed, and so
@@ -50,7 +56,31 @@ pub(super) struct Spares {
     calm_ns: u64,
     /// Looks in a row that found the steward held up.
     held_up: u32,
+    streak: Streak,
     turns: Turns,
+}
+
+/// How many workers have blocked in a row.
+#[derive(Default)]
+struct Streak {
+    /// Fewest that were blocked in it, and most.
+    first: u32,
+    most: u32,
+    /// Looks since there were most.
+    looks: u32,
+}
+
+impl Streak {
+    /// `blocked` workers are blocked now. How many of those that run are presumed to block: none
+    /// unless more have done so in a row than should run, which are `regular`.
+    fn presume(&mut self, blocked: u32, regular: u32) -> u32 {
+        self.looks = if blocked > self.most { 0 } else { self.looks.saturating_add(1) };
+        (self.first, self.most) = match self.looks < STREAK_LOOKS {
+            true => (self.first.min(blocked), self.most.max(blocked)),
+            false => (blocked, blocked),
+        };
+        (blocked - self.first).saturating_sub(regular).min(READY_MAX)
+    }
 }
 
 impl Spares {
@@ -98,7 +128,7 @@ impl Spares {
 impl Watch {
     /// Looks at every worker, and has as many run as should; true when one is not asleep.
     pub(super) fn attend(&mut self, now: u64) -> bool {
-        let (mut runs, mut blocked, mut in_place) = (0, 0, 0);
+        let (mut runs, mut blocked, mut in_place) = (0_u32, 0, 0);
         let mut is_calm = true;
         self.spares.begin();
         for worker in self.runtime.workers() {
@@ -119,12 +149,14 @@ impl Watch {
                 runs += 1;
             }
         }
-        self.runtime.blocked.store(blocked, Relaxed);
+        let presumed = self.spares.streak.presume(blocked, self.runtime.regular() as u32);
+        self.runtime.blocked.store(blocked + presumed, Relaxed);
+        let relied_on = runs.saturating_sub(presumed);
         if blocked + in_place != 0 {
-            self.compensate(runs);
+            self.compensate(relied_on);
         }
         self.keep_ready();
-        self.rest(runs);
+        self.rest(relied_on);
         if runs != 0 && self.runtime.sleepers.load(Relaxed) != 0 {
             let waits = |w: &Worker| w.offered.len() != 0 && !w.serves_soon(now);
             let waiting = self.runtime.workers().any(|w| w.fresh.len() > 1 || waits(w));
@@ -136,8 +168,8 @@ impl Watch {
         runs + blocked + in_place != 0
     }
 
-    /// Finds workers for the threads of blocked ones that may move; `runs` workers are not blocked
-    /// and do not sleep.
+    /// Finds workers for the threads of blocked ones that may move; `runs` workers are not blocked,
+    /// nor presumed to block, and do not sleep.
     fn compensate(&mut self, mut runs: u32) {
         let runtime = self.runtime;
         for worker in runtime.workers() {
@@ -209,5 +241,32 @@ impl Watch {
             worker.poll.store(1, Relaxed);
             preempt::ask_surplus(worker);
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::Streak;
+
+    #[test]
+    fn as_many_are_presumed_to_block_as_have_beyond_those_that_should_run() {
+        let mut streak = Streak::default();
+        let mut looks = |blocked: &[u32]| blocked.iter().map(|b| streak.presume(*b, 2)).last();
+        assert_eq!(looks(&[1, 2, 2, 2]), Some(0), "these were enough");
+        assert_eq!(looks(&[4, 4, 5]), Some(3));
+        assert_eq!(looks(&[4, 4]), Some(2), "one has come back");
+        assert_eq!(looks(&[400]), Some(super::READY_MAX));
+        assert_eq!(looks(&[400, 400, 400, 400]), Some(0), "it is over");
+        assert_eq!(looks(&[402]), Some(0));
+        assert_eq!(looks(&[403, 399, 399, 400]), Some(0), "it counts from the fewest");
+        assert_eq!(looks(&[402]), Some(0), "there were more");
+    }
+
+    #[test]
+    fn who_blocks_and_comes_back_again_and_again_is_no_streak() {
+        let mut streak = Streak::default();
+        let last = [50, 49, 50, 49, 50, 49, 50].map(|blocked| streak.presume(blocked, 2));
+        assert_eq!(last[..4], [super::READY_MAX; 4]);
+        assert_eq!(last[4..], [0; 3]);
     }
 }
