@@ -280,7 +280,8 @@ impl Runtime {
     /// A worker whose loop the simulation steps.
     #[cfg(feature = "sim")]
     fn add_simulated_worker(&'static self) -> io::Result<()> {
-        let worker = Worker::new(self, self.made() as u32, self.config.io)?;
+        let reactor = crate::io::Reactor::new(Some(self.config.io), self.config.full_threads)?;
+        let worker = Worker::new(self, self.made() as u32, reactor)?;
         self.seated.fetch_add(1, Relaxed);
         crate::sim::add(worker);
         self.publish(worker);

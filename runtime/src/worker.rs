@@ -41,7 +41,6 @@ use std::sync::OnceLock;
 use heddle_record::{Record, State};
 
 use crate::arch::{self, Context};
-use crate::config::Io;
 use crate::control::{Control, Kind, Outcome};
 use crate::cpu::Meter;
 use crate::fresh::Fresh;
@@ -206,8 +205,8 @@ unsafe impl Sync for Worker {}
 unsafe impl Send for Worker {}
 
 impl Worker {
-    /// Makes the worker of the calling kernel thread.
-    pub fn new(runtime: &'static Runtime, index: u32, io: Io) -> io::Result<&'static Worker> {
+    /// Makes the worker of the calling kernel thread, which has made its reactor.
+    pub fn new(runtime: &'static Runtime, index: u32, io: Reactor) -> io::Result<&'static Worker> {
         let (record, now) = (sched::worker_record()?, clock::now_ns());
         let name = crate::table::intern(&format!("worker {index}"));
         let is_spare = index as usize >= runtime.regular();
@@ -240,7 +239,7 @@ impl Worker {
             asks: Asks::new(),
             alarm: Alarm::new(),
             meter: Meter::new(),
-            reactor: Reactor::new(io, runtime.config.full_threads)?,
+            reactor: io,
             tls: Cell::new(arch::thread_pointer()),
             own_stack: Cell::new((ptr::null(), 0)),
             trace: Trace::new(index),

@@ -20,6 +20,7 @@ use std::time::Duration;
 use io_uring::{opcode, squeue, types};
 use rustix::net::{RecvFlags, SendFlags};
 
+use super::bare;
 use super::interrupt::InCall;
 use super::reactor::{Interest, Reactor};
 use super::several::Several;
@@ -66,7 +67,7 @@ impl Until {
     }
 }
 
-fn timed_out() -> io::Error {
+pub(super) fn timed_out() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "the operation's timeout has passed")
 }
 
@@ -138,7 +139,11 @@ pub fn wait_ready_while(
         park_in_reactor(me, deadline)?;
         return result_of(me).map(drop);
     }
-    let epoll = here.worker().readiness()?;
+    let Ok(epoll) = here.worker().readiness() else {
+        drop(here);
+        let events = interest.poll_flags();
+        return bare::wait_a_little(&mut [libc::pollfd { fd, events, revents: 0 }], deadline);
+    };
     // Of a full thread anybody may end the wait from the moment it is in there.
     publish(me);
     if let Err(error) = epoll.add(me, fd, interest, is_meant) {
@@ -170,7 +175,10 @@ pub fn wait_several(
     // Allocates, and so is before the pin.
     let wait = Several::new(me, entries);
     let Some(here) = full::here() else { return wait_in_kernel(&mut entries.to_vec(), deadline) };
-    let epoll = here.worker().readiness()?;
+    let Ok(epoll) = here.worker().readiness() else {
+        drop(here);
+        return bare::wait_a_little(&mut entries.to_vec(), deadline);
+    };
     publish(me);
     if let Err(error) = epoll.add_several(&wait, are_meant) {
         me.cancellable.set(false);
@@ -305,7 +313,7 @@ fn ring_of(me: &'static Control) -> Option<&'static uring::Uring> {
     }
     match &worker.reactor {
         Reactor::Uring(ring) => Some(ring),
-        Reactor::Epoll(_) => None,
+        Reactor::Epoll(_) | Reactor::Bare(_) => None,
     }
 }
 

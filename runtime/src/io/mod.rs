@@ -21,6 +21,7 @@
 //! copy out of them; sending by the ring would add a park and a wake to each write.
 //! `examples/echo.rs` is the server.
 
+mod bare;
 pub(crate) mod call;
 pub(crate) mod check;
 pub(crate) mod epoll;

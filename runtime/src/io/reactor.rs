@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::bare::Bare;
 use super::{epoll, uring};
 use crate::config::Io;
 use crate::control::{Control, Outcome};
@@ -32,11 +33,15 @@ pub(crate) enum Reactor {
     Uring(Box<uring::Uring>),
     /// Readiness by epoll.
     Epoll(Box<epoll::Epoll>),
+    /// The same, once somebody waits: a spare worker's.
+    Bare(Box<Bare>),
 }
 
 impl Reactor {
-    /// Makes the reactor of the calling kernel thread. Full threads have no use for a ring.
-    pub fn new(io: Io, all_are_full: bool) -> io::Result<Self> {
+    /// Makes the reactor of the calling kernel thread. Full threads have no use for a ring, nor has
+    /// a spare worker (`None`): there may be many, and a ring is a quarter of a megabyte.
+    pub fn new(io: Option<Io>, all_are_full: bool) -> io::Result<Self> {
+        let Some(io) = io else { return Ok(Reactor::Bare(Box::new(Bare::new()))) };
         match io {
             Io::Epoll => Ok(Reactor::Epoll(Box::new(epoll::Epoll::new()?))),
             Io::Uring => Ok(Reactor::Uring(uring::Uring::new()?)),
@@ -59,6 +64,11 @@ impl Reactor {
         match self {
             Reactor::Uring(ring) => ring.poll(worker),
             Reactor::Epoll(epoll) => epoll.poll(worker),
+            Reactor::Bare(bare) => {
+                if let Some(epoll) = bare.made() {
+                    epoll.poll(worker);
+                }
+            }
         }
     }
 
@@ -71,6 +81,7 @@ impl Reactor {
         match self {
             Reactor::Uring(ring) => ring.wait(worker, ns),
             Reactor::Epoll(epoll) => _ = epoll.wait(worker, ns),
+            Reactor::Bare(bare) => bare.wait(worker, ns),
         }
     }
 
@@ -83,6 +94,7 @@ impl Reactor {
         match self {
             Reactor::Uring(ring) => ring.event.signal(),
             Reactor::Epoll(epoll) => epoll.event.signal(),
+            Reactor::Bare(bare) => bare.signal(),
         }
     }
 
@@ -91,6 +103,7 @@ impl Reactor {
         match self {
             Reactor::Uring(ring) => ring.in_flight(),
             Reactor::Epoll(epoll) => epoll.waiting(),
+            Reactor::Bare(bare) => bare.made().map_or(0, epoll::Epoll::waiting),
         }
     }
 
@@ -107,6 +120,7 @@ impl Reactor {
                 false
             }
             Reactor::Epoll(epoll) => epoll.remove(thread),
+            Reactor::Bare(bare) => bare.made().is_some_and(|epoll| epoll.remove(thread)),
         }
     }
 }

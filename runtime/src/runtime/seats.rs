@@ -11,6 +11,7 @@ use std::sync::{MutexGuard, PoisonError};
 use super::{Runtime, WORKERS_MAX};
 use crate::config::Io;
 use crate::handed;
+use crate::io::Reactor;
 use crate::sched;
 use crate::sys::{kernel_thread, task};
 use crate::worker::Worker;
@@ -26,14 +27,13 @@ impl Runtime {
     /// Starts one more worker and waits until it runs; fails as the kernel refused.
     pub fn add_worker(&'static self) -> io::Result<&'static Worker> {
         let _guard = self.adding();
-        self.add_worker_with(self.config.io)
+        self.add_worker_with(Some(self.config.io))
     }
 
-    /// As [`Runtime::add_worker`], to stand in for one that is blocked in the kernel. It has no
-    /// ring: there may be many, and a ring is a quarter of a megabyte.
+    /// As [`Runtime::add_worker`], to stand in for one that is blocked in the kernel.
     pub fn add_spare(&'static self) -> io::Result<&'static Worker> {
         let _guard = self.adding();
-        self.add_worker_with(Io::Epoll)
+        self.add_worker_with(None)
     }
 
     /// Has a spare worker ready before the first full thread is there, which may hold what making
@@ -46,17 +46,18 @@ impl Runtime {
         }
         let _guard = self.adding();
         if self.made() <= self.regular() {
-            let _refused = self.add_worker_with(Io::Epoll);
+            let _refused = self.add_worker_with(None);
         }
     }
 
-    fn add_worker_with(&'static self, io: Io) -> io::Result<&'static Worker> {
+    fn add_worker_with(&'static self, io: Option<Io>) -> io::Result<&'static Worker> {
         let index = self.made();
         if index == WORKERS_MAX {
             return Err(crate::error::exhausted("workers", WORKERS_MAX as u64));
         }
-        let worker =
-            self.start_kernel_thread(index, move || Worker::new(self, index as u32, io))?;
+        let all_are_full = self.config.full_threads;
+        let make = move || Worker::new(self, index as u32, Reactor::new(io, all_are_full)?);
+        let worker = self.start_kernel_thread(index, make)?;
         self.publish(worker);
         Ok(worker)
     }

@@ -48,18 +48,15 @@ impl Worker {
     /// the monitor calls it. They become ready here, where others take them.
     pub fn rescue(&'static self) {
         full::fire(self, clock::now_ns());
-        match (&self.reactor, self.nested.get()) {
-            (_, Some(epoll)) => epoll.poll_for(self),
-            (Reactor::Epoll(epoll), None) => epoll.poll_for(self),
-            (Reactor::Uring(_), None) => {}
+        if let Some(epoll) = self.made_readiness() {
+            epoll.poll_for(self);
         }
     }
 
     /// Whether full threads wait here for time or events.
     pub fn has_waiting_full(&self) -> bool {
-        let io = |epoll: &Epoll| epoll.waiting() != 0;
-        let own = matches!(&self.reactor, Reactor::Epoll(epoll) if full::exist() && io(epoll));
-        own || self.waits.first().is_some() || self.nested.get().is_some_and(io)
+        let io = || self.made_readiness().is_some_and(|epoll| epoll.waiting() != 0);
+        self.waits.first().is_some() || full::exist() && io()
     }
 
     /// Whether a full thread that runs here is the only thread that belongs here; a hint.
@@ -80,6 +77,7 @@ impl Worker {
     pub fn readiness(&'static self) -> io::Result<&'static Epoll> {
         let ring = match &self.reactor {
             Reactor::Epoll(epoll) => return Ok(epoll),
+            Reactor::Bare(bare) => return bare.set(),
             Reactor::Uring(ring) => ring,
         };
         if let Some(nested) = self.nested.get() {
@@ -94,6 +92,7 @@ impl Worker {
     pub fn made_readiness(&self) -> Option<&Epoll> {
         match &self.reactor {
             Reactor::Epoll(epoll) => Some(epoll),
+            Reactor::Bare(bare) => bare.made(),
             Reactor::Uring(_) => self.nested.get(),
         }
     }
@@ -113,6 +112,6 @@ impl Worker {
             return ended;
         }
         let _ = outcome;
-        self.readiness().is_ok_and(|epoll| epoll.remove(thread))
+        self.made_readiness().is_some_and(|epoll| epoll.remove(thread))
     }
 }
