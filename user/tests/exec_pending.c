@@ -51,7 +51,7 @@ static void *replace(void *fails)
 	snprintf(sender, sizeof sender, "%d", (int)getpid());
 	if (fails == NULL)
 		execl(own_path, own_path, sender, NULL);
-	CHECK_ERRNO(execl("/nonexistent", "nonexistent", NULL), ENOENT);
+	CHECK_ERRNO(execl("/proc/nonexistent", "nonexistent", NULL), ENOENT);
 	join_thread(start_thread(finds, NULL));
 	return fails;
 }
@@ -126,7 +126,7 @@ static void become(int way)
 
 static void fail(void)
 {
-	CHECK_ERRNO(execl("/nonexistent", "nonexistent", NULL), ENOENT);
+	CHECK_ERRNO(execl("/proc/nonexistent", "nonexistent", NULL), ENOENT);
 }
 
 /* One of each, from there; and no more. */

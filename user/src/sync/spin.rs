@@ -1,5 +1,6 @@
 //! Spin locks. The holder may be a thread of the same worker, so after some turns the spinner
-//! lets others run. The word is the C library's (1 = free), and so are the other functions.
+//! lets others run, and handles its signals. The word is the C library's (1 = free), and so are the
+//! other functions.
 //!
 //! # Safety
 //! For all exported functions of this file: pointers are valid and point to what their type says.
@@ -9,13 +10,14 @@ use core::sync::atomic::AtomicI32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use crate::errno;
+use crate::threads::signals;
 
 const FREE: i32 = 1;
 const HELD: i32 = 0;
 const TURNS: u32 = 200;
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn heddle_user_pthread_spin_lock(lock: *const AtomicI32) -> c_int {
+unsafe extern "C-unwind" fn heddle_user_pthread_spin_lock(lock: *const AtomicI32) -> c_int {
     // SAFETY: the caller's lock.
     let word = unsafe { &*lock };
     loop {
@@ -29,5 +31,7 @@ unsafe extern "C" fn heddle_user_pthread_spin_lock(lock: *const AtomicI32) -> c_
             core::hint::spin_loop();
         }
         errno::kept(heddle::thread::yield_now);
+        // Nothing is held: a handler may end the thread.
+        signals::answer_if_called();
     }
 }

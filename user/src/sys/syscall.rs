@@ -16,8 +16,8 @@ use super::futex::{self, Call};
 use super::{cpu_clock, identity, interruptible, kept, own_memory, rings, scheduling};
 use crate::calls::mask;
 use crate::errno;
-use crate::threads::signals::{self, Ran, actions, alternate, process};
-use crate::threads::{cancel, end, fork, is_number, running};
+use crate::threads::signals::{self, Ran, actions, alternate, to_process};
+use crate::threads::{cancel, end, fork, is_number, kernel, running};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn heddle_user_syscall(
@@ -65,6 +65,10 @@ pub(super) fn by_number(number: c_long, arguments: [usize; 6]) -> c_long {
             Some(me) => end::end_by_number(me),
             None => None,
         },
+        libc::SYS_exit if fork::has_full() && !actions::is_in_vfork() => {
+            kernel::ends_by_number(a as c_int);
+            None
+        }
         libc::SYS_clone | libc::SYS_clone3 | FORK if makes_process(number, a, b) => {
             return forked(number, arguments);
         }
@@ -215,7 +219,7 @@ fn of_thread(number: c_long, arguments: [usize; 6]) -> c_long {
             libc::SYS_rt_tgsigqueueinfo => {
                 return signals::queue_info(a as i32, b as i32, c as i32, d as *const _);
             }
-            libc::SYS_kill => process::heddle_user_kill(a as i32, b as i32),
+            libc::SYS_kill => to_process::heddle_user_kill(a as i32, b as i32),
             libc::SYS_clock_gettime => cpu_clock::heddle_user_clock_gettime(a as i32, b as *mut _),
             libc::SYS_prctl => {
                 let [_, b, c, d, e, _] = arguments.map(|word| word as c_ulong);

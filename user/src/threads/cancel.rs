@@ -193,6 +193,12 @@ pub fn act_if_asynchronous() {
     }
 }
 
+/// The calling kernel thread has come to its end.
+pub fn never_again() {
+    // SAFETY: no pointer that is followed.
+    unsafe { real::pthread_setcancelstate(DISABLE, ptr::null_mut()) };
+}
+
 /// Makes a call of a kernel thread's that no cancellation is to end.
 pub fn disabled<T>(call: impl FnOnce() -> T) -> T {
     let mut before = 0;

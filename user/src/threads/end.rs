@@ -17,6 +17,7 @@
 //! # Safety
 //! For all exported functions of this file: pointers are valid.
 
+use core::convert::Infallible;
 use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
@@ -136,7 +137,7 @@ pub fn end(me: &'static Pthread) -> ! {
             raw::destroy_values();
             signals::process::end_main();
             tell_end(me);
-            end_process()
+            end_process(|| std::process::exit(0))
         })
     }
     // Destructors are run with the thread's signals, as the C library does.
@@ -177,6 +178,8 @@ fn publish(me: &'static Pthread) -> ! {
     proxy::give_back(me.lent());
     kept::clear(me.end_word());
     registry::leave(me.slot.load(Relaxed));
+    // Before anybody who has joined it looks whether there are others.
+    count_out();
     // ORDER: Release publishes the result; Acquire, for a detached one may be freed. SeqCst: the
     // state before the look at the joiner; pairs with the exchange in `join.rs`.
     match me.state.compare_exchange(JOINABLE, ENDED, SeqCst, Acquire) {
@@ -191,7 +194,6 @@ fn publish(me: &'static Pthread) -> ! {
             unsafe { free(me) };
         }
     }
-    count_out();
     raw::finish_destroyed()
 }
 
@@ -211,9 +213,10 @@ pub unsafe extern "C-unwind" fn heddle_user_pthread_exit(result: *mut c_void) ->
     unsafe { real::pthread_exit(result) }
 }
 
-/// Ends the process when no other thread of the program is left. The caller is its main thread,
-/// which has come to its own end, and takes no signals ([`signals::process::end_main`]).
-pub fn end_process() -> ! {
+/// Ends the process, as `exit` does, when no other thread of the program is left. The caller is its
+/// main thread, which has come to its own end, and takes no signals
+/// ([`signals::process::end_main`]).
+pub fn end_process(exit: impl FnOnce() -> Infallible) -> ! {
     // In the kernel, not in the lot: by now the runtime has let go of this thread.
     // ORDER: SeqCst pairs with `count_out`: the flag before the count.
     AWAITED.store(true, SeqCst);
@@ -223,5 +226,5 @@ pub fn end_process() -> ! {
         live = LIVE.load(SeqCst);
     }
     signals::process::stand_in_for_last();
-    std::process::exit(0);
+    match exit() {}
 }

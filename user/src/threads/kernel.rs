@@ -12,6 +12,7 @@
 //!
 //! Invariant: nothing here allocates at a thread's end, and nothing waits.
 
+use core::convert::Infallible;
 use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -22,9 +23,10 @@ use libc::{pthread_attr_t, pthread_t};
 
 use super::own::{ENDS, LIVES};
 use super::signals::{process, stray};
-use super::{Start, count_in_kernel, count_out_kernel, end, fork, own};
+use super::{Start, cancel, count_in_kernel, count_out_kernel, end, fork, own};
 use crate::account::{self, Origin};
 use crate::calls::mask;
+use crate::sys::robust;
 
 /// `PTHREAD_KEY_2NDLEVEL_SIZE` of glibc: values of so many keys lie in the thread's own block.
 const KEYS_INSIDE: u32 = 32;
@@ -284,6 +286,43 @@ fn tell_end() {
     raw::futex_wake(end, u32::MAX, raw::ANY);
 }
 
+/// The calling thread ends as the kernel's exit(2) does it, without a destructor. The main thread
+/// stays until the last thread has ended. The status of that one is the process's: `status` only if
+/// no other thread is left.
+pub fn ends_by_number(status: c_int) {
+    if is_main_of_process() {
+        let status = if super::are_others() { 0 } else { status };
+        MAIN_RESULT.store(ptr::null_mut(), Relaxed);
+        end_main(|| {
+            // SAFETY: no pointers.
+            unsafe { libc::_exit(status) }
+        });
+    }
+    let key = COUNTED.load(Relaxed);
+    // SAFETY: the key exists; the value is not followed.
+    if key != NONE && !unsafe { libc::pthread_getspecific(key) }.is_null() {
+        end_of_counted();
+    }
+}
+
+/// The calling main thread, which runs nothing of the program's any more, waits for the others, and
+/// ends the process as `exit` does. What the kernel does at a thread's end is done before.
+fn end_main(exit: impl FnOnce() -> Infallible) -> ! {
+    cancel::never_again();
+    process::end_main();
+    robust::end();
+    tell_end();
+    end::end_process(exit)
+}
+
+/// The calling kernel thread, which counts, has run what it had to run.
+fn end_of_counted() {
+    process::ended(mask::own);
+    stray::end();
+    tell_end();
+    count_out_kernel();
+}
+
 /// Comes again in the last round, when all other destructors have had theirs.
 ///
 /// # Safety
@@ -292,18 +331,10 @@ unsafe extern "C" fn at_end_of_counted(value: *mut c_void) {
     match value.addr().wrapping_sub(counted(0)) {
         round @ 1..ROUNDS => _ = set_counted(round + 1),
         ROUNDS => {
-            let is_main = is_main_of_process();
-            if is_main {
-                process::end_main();
-            } else {
-                process::ended(mask::own);
-                stray::end();
+            if is_main_of_process() {
+                end_main(|| std::process::exit(0));
             }
-            tell_end();
-            if is_main {
-                end::end_process();
-            }
-            count_out_kernel();
+            end_of_counted();
         }
         // The one thread of a child: in the second round.
         _ => _ = set_counted(2),

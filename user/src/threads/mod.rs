@@ -22,8 +22,8 @@ pub mod end;
 pub mod fork;
 pub mod identity;
 mod join;
-mod kernel;
-mod libraries;
+pub mod kernel;
+pub mod libraries;
 pub mod own;
 mod registry;
 pub mod said;
@@ -348,6 +348,11 @@ static AWAITED: AtomicBool = AtomicBool::new(false);
 
 /// Kernel threads among them.
 static LIVE_KERNEL: AtomicU32 = AtomicU32::new(0);
+
+/// Whether any has not ended.
+fn are_others() -> bool {
+    LIVE.load(Relaxed) != 0
+}
 
 /// How many full threads there are with it.
 fn count_in() -> u32 {

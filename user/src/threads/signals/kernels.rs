@@ -62,11 +62,16 @@ impl Place {
         ptr::eq(self, &MAIN)
     }
 
-    fn takes(&self, signal: u64) -> bool {
+    /// What it lets through, or waits for.
+    fn taken(&self) -> u64 {
         // ORDER: SeqCst here and below, on `blocked`, `waits` and `SENDERS`, and in `stray.rs`: see
         // the file's head, 1 and 2.
-        (!self.blocked.load(SeqCst) | self.waits.load(SeqCst)) & signal != 0
-            && (self.is_main() || self.tid.load(Acquire) != 0)
+        let taken = !self.blocked.load(SeqCst) | self.waits.load(SeqCst);
+        if self.is_main() || self.tid.load(Acquire) != 0 { taken } else { 0 }
+    }
+
+    fn takes(&self, signal: u64) -> bool {
+        self.taken() & signal != 0
     }
 
     /// False: the thread has ended without a word, and the place is nobody's from now on.
@@ -198,6 +203,11 @@ pub fn send_to_own(info: &siginfo_t) {
     }
 }
 
+/// What one of them lets through, or waits for.
+pub fn taken() -> u64 {
+    places().fold(0, |taken, it| taken | it.taken())
+}
+
 /// Sends one on to a thread that takes it, the main one first. It is taken from where it is pending
 /// with `take` as soon as there is such a thread, and put back if that has ended. Whether it is
 /// there no more.
@@ -206,7 +216,7 @@ pub fn send_on(
     take: impl Fn() -> Option<siginfo_t>,
     put_back: impl Fn(&siginfo_t),
 ) -> bool {
-    if !places().any(|it| it.takes(signal)) {
+    if taken() & signal == 0 {
         return false;
     }
     // Nothing is to hold it up, or come by here again, while others wait for it.

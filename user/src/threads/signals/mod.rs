@@ -52,6 +52,7 @@ mod sent;
 pub mod stray;
 mod timed;
 pub mod timers;
+pub mod to_process;
 mod urgent;
 
 use core::cell::Cell;

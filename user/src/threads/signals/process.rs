@@ -27,6 +27,7 @@
 //!    once some of it is pending ([`remember`]).
 //! 2. If no thread lets a pending one through, the watcher holds it back: it adds it to [`HELD`],
 //!    looks once more for a thread, and watches it no longer.
+//!    Who sends its own process one calls such a thread at once (`to_process.rs`).
 //! 3. A thread that lets a signal through stores its mask first and then looks at [`HELD`], and
 //!    has what is held back watched again. So either the watcher sees the mask, or the thread sees
 //!    what is held back. A watched one that it unblocks it takes itself, before its call returns.
@@ -40,18 +41,15 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64};
 use std::time::Duration;
 
 use heddle::raw;
-use libc::{pid_t, siginfo_t, sigset_t};
+use libc::{siginfo_t, sigset_t};
 
 use super::actions::is_in_vfork;
 use super::news::News;
-use super::sent::Sent;
-use super::{SI_TKILL, Signals, bit, discard, kernels, stray};
+use super::{SI_TKILL, Signals, bit, kernels, stray};
 use crate::calls::mask;
-use crate::errno;
 use crate::model::{futex_wait, futex_wake};
-use crate::sys::identity::process_of;
 use crate::sys::signals;
-use crate::threads::{Pthread, fork, registry, this};
+use crate::threads::{Pthread, registry, this};
 
 /// What a kernel thread of the program gets before a full thread does.
 const FIRST_LOOK: Duration = Duration::from_millis(1);
@@ -66,7 +64,7 @@ const FOR_EVER: c_int = -1;
 const REMEMBER_MS: c_int = 1000;
 
 /// Faults, which workers let through, and what nobody can block.
-const NEVER_WATCHED: u64 = bit(libc::SIGKILL)
+pub const NEVER_WATCHED: u64 = bit(libc::SIGKILL)
     | bit(libc::SIGSTOP)
     | bit(libc::SIGSEGV)
     | bit(libc::SIGBUS)
@@ -328,9 +326,9 @@ fn run() -> ! {
             remember();
             continue;
         }
-        // The kernel threads that let it through go first, and then those that were called.
-        let is_main_first = pending & !kernels::of_main() != 0;
-        if is_main_first {
+        // The kernel threads that let it through, or wait for it, go first, and then those that
+        // were called.
+        if pending & kernels::taken() != 0 {
             std::thread::sleep(FIRST_LOOK);
         }
         if pause != FIRST_LOOK && NEWS.sleep(seen, Some(pause)) {
@@ -402,6 +400,15 @@ fn hand_over(signal: u64, from: &mut u32) {
 }
 
 fn call_one(signal: u64, from: &mut u32) -> bool {
+    let Some(slot) = next_that_takes(signal, *from) else { return false };
+    *from = slot + 1;
+    super::call(slot as usize, 1);
+    true
+}
+
+/// The slot of a thread that lets `signal` through, the next one from slot `from` on: it is to look
+/// at what is pending.
+pub fn next_that_takes(signal: u64, from: u32) -> Option<u32> {
     let takes = |thread: &Pthread| {
         let takes = thread.signals.lets_through(signal);
         if takes {
@@ -409,72 +416,7 @@ fn call_one(signal: u64, from: &mut u32) -> bool {
         }
         takes
     };
-    let Some(slot) = registry::find_from(*from, takes) else { return false };
-    *from = slot + 1;
-    super::call(slot as usize, 1);
-    true
-}
-
-// ---- what a full thread sends to its own process
-
-/// The caller has sent its process a signal. If that is a full thread that lets it through, and no
-/// kernel thread is there for it, POSIX has it handled before the call returns.
-fn sent(to: pid_t, signal: c_int) {
-    // SAFETY: no arguments.
-    let is_own = to == 0 || to == -1 || to == unsafe { libc::getpid() };
-    if !is_own || !(1..super::SIGNALS).contains(&signal) || is_in_vfork() {
-        return;
-    }
-    discard::sent(signal);
-    let Some(me) = this() else { return };
-    if kernels::of_main() & !me.signals.blocked() & !NEVER_WATCHED & bit(signal) != 0
-        && me.signals.masked.get().is_none()
-    {
-        me.signals.look.store(true, Relaxed);
-        errno::kept(|| super::deliver(me));
-    }
-}
-
-/// Whether the caller sends its own process what a worker would be given: that one could not tell
-/// it from what a write raises. What no write raises need not go by way of a worker either.
-fn is_kept_here(to: pid_t, signal: c_int) -> bool {
-    stray::is_one(signal)
-        && kernels::of_main() & bit(signal) != 0
-        && fork::has_full()
-        // SAFETY: no arguments.
-        && to == unsafe { libc::getpid() }
-        && !is_in_vfork()
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn heddle_user_kill(to: pid_t, signal: c_int) -> c_int {
-    let to = process_of(to);
-    let failed = if is_kept_here(to, signal) {
-        stray(&Sent::by_us(signal, libc::SI_USER, 0).info());
-        0
-    } else {
-        // SAFETY: no pointers.
-        unsafe { libc::kill(to, signal) }
-    };
-    if failed == 0 {
-        sent(to, signal);
-    }
-    failed
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn heddle_user_sigqueue(
-    to: pid_t,
-    signal: c_int,
-    value: libc::sigval,
-) -> c_int {
-    let to = process_of(to);
-    // SAFETY: no pointers that are followed.
-    let failed = unsafe { libc::sigqueue(to, signal, value) };
-    if failed == 0 {
-        sent(to, signal);
-    }
-    failed
+    registry::find_from(from, takes)
 }
 
 // ---- what is pending for the caller
