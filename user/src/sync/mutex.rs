@@ -95,9 +95,10 @@ impl Mutex {
         }
     }
 
-    /// Whether the kernel hands it on, by priority.
+    /// Whether the kernel hands it on, by priority. One that was destroyed has all bits.
     pub fn is_the_kernels(&self) -> bool {
-        self.is_foreign() && self.kind.load(Relaxed) & INHERITING != 0
+        let kind = self.kind.load(Relaxed);
+        kind >= 0 && kind & FOREIGN != 0 && kind & INHERITING != 0
     }
 
     /// Whether it has a priority ceiling.

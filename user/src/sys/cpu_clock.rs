@@ -89,6 +89,9 @@ unsafe extern "C" fn heddle_user_pthread_getcpuclockid(
         // SAFETY: the caller's thread and place.
         return unsafe { libc::pthread_getcpuclockid(thread, place) };
     };
+    if full.has_ended() {
+        return libc::ESRCH;
+    }
     let clock = match fork::is_child_of(full) {
         // The one thread of its process, and the caller.
         true => libc::CLOCK_THREAD_CPUTIME_ID,

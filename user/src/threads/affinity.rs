@@ -13,7 +13,7 @@ use core::ptr;
 use heddle::raw;
 use libc::{cpu_set_t, pthread_attr_t, pthread_t};
 
-use super::{Pthread, find, this};
+use super::{Pthread, find_kept, fork, this};
 use crate::errno;
 use crate::sys::{own_memory, scheduling};
 
@@ -142,7 +142,9 @@ pub fn set(target: &Pthread, bytes: usize, set: *const cpu_set_t) -> c_int {
 pub unsafe fn get(target: &Pthread, bytes: usize, set: *mut cpu_set_t) -> Result<usize, c_int> {
     // SAFETY: the kernel says what it thinks of the place and the size.
     let known = unsafe { scheduling::processors_of_process(bytes, set) }?;
-    if let Some(own) = target.about().processors.as_deref() {
+    // A forked child's thread has those of its process.
+    let own = target.about().processors.clone().filter(|_| !fork::is_child_of(target));
+    if let Some(own) = own.as_deref() {
         let common = known.min(size_of::<cpu_set_t>());
         // SAFETY: by 1; the kernel has written more.
         unsafe { ptr::copy_nonoverlapping(ptr::from_ref(own).cast::<u8>(), set.cast(), common) };
@@ -167,7 +169,7 @@ unsafe extern "C" fn heddle_user_pthread_setaffinity_np(
 ) -> c_int {
     // SAFETY: the caller's thread and set.
     unsafe {
-        match find(thread) {
+        match find_kept(thread) {
             Some(target) => errno::kept(|| set(target, bytes, processors)),
             None => pthread_setaffinity_np(thread, bytes, processors),
         }
@@ -182,7 +184,7 @@ unsafe extern "C" fn heddle_user_pthread_getaffinity_np(
 ) -> c_int {
     // SAFETY: the caller's thread and place.
     unsafe {
-        match find(thread) {
+        match find_kept(thread) {
             Some(target) => match errno::kept(|| get(target, bytes, processors)) {
                 Ok(known) => {
                     clear_behind(known, bytes, processors);

@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use heddle::raw;
 use libc::pthread_t;
 
-use super::{Pthread, find, own, said, this};
+use super::{Pthread, find_kept, own, said, this};
 use crate::{account, errno};
 
 /// As the kernel has them, with the zero at the end.
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn heddle_user_pthread_setname_np(
     name: *const c_char,
 ) -> c_int {
     // SAFETY: the caller's thread.
-    let Some(target) = (unsafe { find(thread) }) else {
+    let Some(target) = (unsafe { find_kept(thread) }) else {
         forget_names();
         // SAFETY: the caller's text.
         return unsafe { pthread_setname_np(thread, name) };
@@ -89,6 +89,10 @@ pub unsafe extern "C" fn heddle_user_pthread_setname_np(
     let text = unsafe { CStr::from_ptr(name) }.to_bytes();
     if text.len() >= NAME_BYTES {
         return libc::ERANGE;
+    }
+    // The C library asks a file of the thread's.
+    if target.has_ended() {
+        return libc::ENOENT;
     }
     let mut name = [0; NAME_BYTES];
     name[..text.len()].copy_from_slice(text);
@@ -134,12 +138,15 @@ pub unsafe extern "C" fn heddle_user_pthread_getname_np(
     bytes: usize,
 ) -> c_int {
     // SAFETY: the caller's thread.
-    let Some(target) = (unsafe { find(thread) }) else {
+    let Some(target) = (unsafe { find_kept(thread) }) else {
         // SAFETY: the caller's place.
         return unsafe { pthread_getname_np(thread, name, bytes) };
     };
     if bytes < NAME_BYTES {
         return libc::ERANGE;
+    }
+    if target.has_ended() {
+        return libc::ENOENT;
     }
     let known = target.about().name;
     // SAFETY: the caller's place, of at least that size.

@@ -16,7 +16,7 @@ use libc::{clockid_t, pthread_t, timespec};
 
 use super::signals::{self, Then};
 use super::stuck::Call;
-use super::{DETACHED, ENDED, JOINABLE, Pthread, cancel, find, free, kernel, own};
+use super::{DETACHED, ENDED, GONE, JOINABLE, Pthread, cancel, find, free, kernel, own};
 use crate::calls::away_for_long;
 use crate::{clock, errno, real};
 
@@ -47,11 +47,13 @@ unsafe fn join(
     if super::this().is_some_and(|this| core::ptr::eq(this, target)) {
         return libc::EDEADLK;
     }
+    let state = target.state.load(Relaxed);
+    if state == GONE {
+        return libc::ESRCH;
+    }
     // ORDER: SeqCst: the joiner before the look at the state in `wait_for`; pairs with `end.rs`,
     // which wakes whoever it sees here.
-    if target.state.load(Relaxed) == DETACHED
-        || target.joined_by.compare_exchange(0, me, SeqCst, Relaxed).is_err()
-    {
+    if state == DETACHED || target.joined_by.compare_exchange(0, me, SeqCst, Relaxed).is_err() {
         return libc::EINVAL;
     }
     if waits_for_me(thread as usize, me) {
@@ -249,8 +251,9 @@ unsafe extern "C-unwind" fn heddle_user_pthread_tryjoin_np(
         // SAFETY: as above.
         return unsafe {
             match kernel::is_main(thread) {
+                // It runs, whoever asks, and if it was detached.
                 true => match join_main(thread, result, Moment::Monotonic(0), false) {
-                    libc::ETIMEDOUT => libc::EBUSY,
+                    libc::ETIMEDOUT | libc::EDEADLK | libc::EINVAL => libc::EBUSY,
                     other => other,
                 },
                 false => pthread_tryjoin_np(thread, result),
@@ -261,7 +264,8 @@ unsafe extern "C-unwind" fn heddle_user_pthread_tryjoin_np(
     match target.state.load(Acquire) {
         // SAFETY: as above.
         ENDED => unsafe { join(thread, result, Moment::Never, false) },
-        DETACHED => libc::EINVAL,
+        GONE => libc::ESRCH,
+        // Detached or not: it runs.
         _ => libc::EBUSY,
     }
 }
@@ -313,8 +317,10 @@ pub unsafe extern "C" fn heddle_user_pthread_detach(thread: pthread_t) -> c_int 
         // SAFETY: as above.
         return unsafe { libc::pthread_detach(thread) };
     };
-    if target.state.load(Relaxed) == DETACHED {
-        return libc::EINVAL;
+    match target.state.load(Relaxed) {
+        DETACHED => return libc::EINVAL,
+        GONE => return libc::ESRCH,
+        _ => {}
     }
     if !target.give_up() {
         // SAFETY: it has ended, and by the caller's promise nobody joins it.

@@ -68,6 +68,9 @@ const JOINABLE: u32 = 0;
 const DETACHED: u32 = 1;
 /// `state`: it has ended, and its result waits.
 const ENDED: u32 = 2;
+/// `state`: it was joined, or detached after its end, and its memory is not another thread's yet.
+/// Who still names it gets ESRCH.
+const GONE: u32 = 3;
 
 /// Numbers of full threads begin here: above all that the kernel gives (2^22), below the bits that
 /// a mutex's owner field has for other things.
@@ -226,9 +229,11 @@ impl Pthread {
         &self.signals
     }
 
-    fn has_ended(&self) -> bool {
+    /// Whether it has ended, which some functions tell as the C library does by the number that the
+    /// kernel has taken back.
+    pub fn has_ended(&self) -> bool {
         // ORDER: pairs with the exchange in `end.rs`; SeqCst for who joins, see there.
-        self.state.load(SeqCst) == ENDED
+        matches!(self.state.load(SeqCst), ENDED | GONE)
     }
 
     /// Says that nobody will join it; false when it has ended before, and is the caller's to free.
@@ -250,11 +255,12 @@ unsafe fn free(thread: *const Pthread) {
     }
     let thread = thread.cast_mut();
     // SAFETY: by 1 this is the only time. It lies beside the thread's stack, which stays for as
-    // long as the handle does.
+    // long as the handle does; the state needs no drop.
     unsafe {
         let about = (*thread).about.get_mut().unwrap_or_else(PoisonError::into_inner);
         let handle = about.thread.take();
         core::ptr::drop_in_place(thread);
+        let _ = (*thread).state.compare_exchange(ENDED, GONE, Relaxed, Relaxed);
         drop(handle);
     }
 }
@@ -267,6 +273,16 @@ unsafe fn free(thread: *const Pthread) {
 pub unsafe fn find<'a>(thread: pthread_t) -> Option<&'a Pthread> {
     // SAFETY: by 1 that thread's words, which are set before the thread runs and then stay.
     unsafe { (*own::words_of(thread)).thread.as_ref() }
+}
+
+/// As [`find`], for what the kernel keeps of a thread: in a forked child that is the C library's to
+/// tell.
+///
+/// # Safety
+/// As [`find`].
+unsafe fn find_kept<'a>(thread: pthread_t) -> Option<&'a Pthread> {
+    // SAFETY: passed on.
+    unsafe { find(thread) }.filter(|found| !fork::is_child_of(found))
 }
 
 /// The calling thread, if it is a full one.

@@ -16,7 +16,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use libc::{pthread_t, sched_param};
 
 use super::attributes::Wanted;
-use super::{Pthread, find, said, this, with_number};
+use super::{Pthread, find_kept, said, this, with_number};
 
 /// Heddle's own policy (`<heddle/pthread_np.h>`): time-critical with a priority, else lazy.
 pub const SCHED_HEDDLE: c_int = 0x48;
@@ -212,7 +212,10 @@ unsafe fn change(
     new: impl FnOnce(Schedule) -> Result<Schedule, c_int>,
 ) -> Option<c_int> {
     // SAFETY: passed on.
-    let target = unsafe { find(thread) }?;
+    let target = unsafe { find_kept(thread) }?;
+    if target.has_ended() {
+        return Some(libc::ESRCH);
+    }
     let error = apply(target, new);
     if error == 0 {
         said::tell_account(thread, target);
@@ -253,9 +256,12 @@ unsafe extern "C" fn heddle_user_pthread_getschedparam(
 ) -> c_int {
     // SAFETY: the caller's thread and places.
     unsafe {
-        let Some(target) = find(thread) else {
+        let Some(target) = find_kept(thread) else {
             return libc::pthread_getschedparam(thread, policy, param);
         };
+        if target.has_ended() {
+            return libc::ESRCH;
+        }
         let schedule = target.about().schedule;
         policy.write(schedule.policy);
         (*param).sched_priority = schedule.priority;

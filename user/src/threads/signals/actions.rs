@@ -86,7 +86,7 @@ pub fn is_in_vfork() -> bool {
 }
 
 /// Signals that the C library keeps for itself.
-const OF_C_LIBRARY: [c_int; 2] = [32, 33];
+pub const OF_C_LIBRARY: [c_int; 2] = [32, 33];
 
 /// What is kept for this signal, if it may have a handler.
 pub fn kept(signal: c_int) -> Option<&'static Kept> {

@@ -65,7 +65,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64};
 use heddle::raw::{self, Moment};
 use libc::{pthread_t, siginfo_t, ucontext_t};
 
-use self::actions::action_of;
+use self::actions::{OF_C_LIBRARY, action_of};
 use self::alternate::Alternate;
 use self::pending::{Added, Pending};
 use super::{Pthread, find, fork, registry, this, with_number};
@@ -448,6 +448,7 @@ unsafe extern "C" {
 unsafe extern "C-unwind" fn heddle_user_pthread_kill(thread: pthread_t, signal: c_int) -> c_int {
     // SAFETY: the caller's thread.
     match unsafe { find(thread) } {
+        Some(_) if OF_C_LIBRARY.contains(&signal) => libc::EINVAL,
         Some(target) if !is_the_kernels(target) => errno::kept(|| send(target, signal)),
         // SAFETY: as above.
         _ => unsafe { libc::pthread_kill(thread, signal) },

@@ -7,6 +7,7 @@ use core::ffi::{c_int, c_long};
 
 use libc::{pid_t, pthread_t, siginfo_t, sigval};
 
+use super::actions::OF_C_LIBRARY;
 use super::sent::Sent;
 use super::{is_the_kernels, send_info, send_info_to};
 use crate::errno;
@@ -35,6 +36,8 @@ unsafe extern "C-unwind" fn heddle_user_pthread_sigqueue(
     };
     let value = value.sival_ptr.addr() as u64;
     match signal {
+        _ if target.has_ended() => libc::ESRCH,
+        _ if OF_C_LIBRARY.contains(&signal) => libc::EINVAL,
         0 => 0,
         1..super::SIGNALS => {
             let info = Sent::by_us(signal, SI_QUEUE, value).info();
