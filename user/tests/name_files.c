@@ -156,7 +156,8 @@ int main(void)
 		CHECK_EQ(close(again), 0);
 		sched_yield();
 	}
-	CHECK_EQ(errno, ENOENT);
+	/* The kernel's for a thread that ends while it looks, and for one that has ended. */
+	CHECK(errno == ESRCH || errno == ENOENT);
 	/* All were closed, but for two, which are not next. */
 	CHECK_EQ(dup(STDIN_FILENO), before + 1);
 	return 0;

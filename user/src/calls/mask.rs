@@ -18,10 +18,11 @@ use heddle::raw;
 use libc::{pid_t, posix_spawn_file_actions_t, posix_spawnattr_t, sigset_t};
 
 use super::{away, exported};
+use crate::errno;
 use crate::sys::{own_memory, probed};
 use crate::threads::signals::actions::{self, ignoring};
 use crate::threads::signals::{self, process, stray};
-use crate::{errno, threads};
+use crate::threads::{self, fork};
 
 /// Bits of the signals that nobody can block.
 pub const NEVER: u64 = 1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1);
@@ -204,7 +205,7 @@ exported! {
         environment: *const *mut c_char
     ) -> c_int {
         // SAFETY: the caller's arguments.
-        start_program(|| unsafe {
+        start_child(child, attributes, |child| unsafe {
             libc::posix_spawn(child, path, actions, attributes, arguments, environment)
         })
     }
@@ -215,7 +216,7 @@ exported! {
         environment: *const *mut c_char
     ) -> c_int {
         // SAFETY: the caller's arguments.
-        start_program(|| unsafe {
+        start_child(child, attributes, |child| unsafe {
             libc::posix_spawnp(child, path, actions, attributes, arguments, environment)
         })
     }
@@ -287,12 +288,31 @@ fn become_program(call: impl FnOnce() -> c_int) -> c_int {
     away(|| ignoring(|| with(blocked, call)))
 }
 
-/// A call that makes a child which becomes another program, with the thread's mask.
-pub fn start_program(call: impl FnOnce() -> c_int) -> c_int {
-    if crate::me().is_none() {
-        return ignoring(call);
+/// A call that makes a child which becomes another program, with the thread's mask and what the
+/// kernel's scheduler would know of it. The call writes the child's number, which is the caller's
+/// to know if `place` is not null; `attributes` are null or valid.
+pub fn start_child(
+    place: *mut pid_t,
+    attributes: *const posix_spawnattr_t,
+    call: impl FnOnce(*mut pid_t) -> c_int,
+) -> c_int {
+    let Some(me) = threads::running() else { return ignoring(|| call(place)) };
+    let mut child = 0;
+    let error = ignoring(|| with(own(), || call(&mut child)));
+    if error == 0 {
+        let mut flags = 0;
+        if !attributes.is_null() {
+            // SAFETY: the caller's attributes; a valid place.
+            unsafe { libc::posix_spawnattr_getflags(attributes, &mut flags) };
+        }
+        let has_own = c_int::from(flags) & libc::POSIX_SPAWN_SETSCHEDULER != 0;
+        errno::kept(|| fork::give_child(me, child, has_own));
+        if !place.is_null() {
+            // SAFETY: the caller's place.
+            unsafe { place.write(child) };
+        }
     }
-    ignoring(|| with(own(), call))
+    error
 }
 
 // ---- vfork, whose other half is in arch/: it returns twice in the same frame
@@ -311,12 +331,15 @@ extern "C" fn heddle_user_before_vfork() {
     WORKERS.set(bits(&before));
 }
 
-/// In the parent, when the child has ended or become another program.
+/// In the parent, when the child has ended or become another program; a number below 0 is none.
 #[unsafe(no_mangle)]
-extern "C" fn heddle_user_after_vfork() {
+extern "C" fn heddle_user_after_vfork(child: isize) {
     let before = set_of(WORKERS.get());
     // SAFETY: a valid set.
     errno::kept(|| unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut()) });
+    if let Some(me) = threads::running().filter(|_| child > 0) {
+        errno::kept(|| fork::give_child(me, child as pid_t, false));
+    }
 }
 
 /// What `vfork` returns when the kernel made no child and said `-number`.

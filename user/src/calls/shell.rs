@@ -26,7 +26,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32};
 use heddle::raw::{self, Interest};
 use libc::{FILE, pid_t, posix_spawnattr_t, sigaction, sigset_t};
 
-use super::mask::{self, own, start_program, with};
+use super::mask::{self, own, start_child, with};
 use super::{
     Result, Stop, Target, away, away_answering, checked, exported, interruptible, made_int, shells,
     wait_ready_once,
@@ -148,9 +148,9 @@ fn start(command: *const c_char, blocked: &sigset_t) -> core::result::Result<pid
         libc::posix_spawnattr_setflags(place, flags as c_short);
     }
     // SAFETY: texts and attributes of our own, the caller's command, the program's environment.
-    let error = start_program(|| unsafe {
+    let error = start_child(&mut child, place, |child| unsafe {
         let (path, words) = (c"/bin/sh".as_ptr(), words.as_ptr());
-        libc::posix_spawn(&mut child, path, ptr::null(), place, words, environ.load(Relaxed))
+        libc::posix_spawn(child, path, ptr::null(), place, words, environ.load(Relaxed))
     });
     // SAFETY: valid attributes.
     unsafe { libc::posix_spawnattr_destroy(place) };

@@ -134,6 +134,19 @@ fn answer(number: c_long, [a, b, c, d, ..]: [usize; 6]) -> Option<Answer> {
     })
 }
 
+/// The priority at a disk of a task of the kernel's, or the calling one (0); below 0: not known.
+pub fn disk_priority_of(task: pid_t) -> c_int {
+    // SAFETY: no pointers.
+    unsafe { libc::syscall(libc::SYS_ioprio_get, IOPRIO_WHO_PROCESS, task) as c_int }
+}
+
+/// Gives a task of the kernel's, or the calling one (0), a priority at a disk, if it may have it.
+pub fn give_disk_priority(task: pid_t, priority: u16) {
+    let priority = usize::from(priority);
+    // SAFETY: no pointers.
+    unsafe { libc::syscall(libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, task, priority) };
+}
+
 /// Writes the processors of the process to `set`, and says how many bytes the kernel has of them.
 ///
 /// # Errors

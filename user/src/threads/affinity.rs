@@ -11,7 +11,7 @@ use core::mem;
 use core::ptr;
 
 use heddle::raw;
-use libc::{cpu_set_t, pthread_attr_t, pthread_t};
+use libc::{cpu_set_t, pid_t, pthread_attr_t, pthread_t};
 
 use super::{Pthread, find_kept, fork, this};
 use crate::errno;
@@ -150,6 +150,25 @@ pub unsafe fn get(target: &Pthread, bytes: usize, set: *mut cpu_set_t) -> Result
         unsafe { ptr::copy_nonoverlapping(ptr::from_ref(own).cast::<u8>(), set.cast(), common) };
     }
     Ok(known)
+}
+
+/// Gives a child of `me`, or the calling kernel thread (0), the processors that `me` was given.
+pub fn give_child(me: &Pthread, child: pid_t) {
+    let about = me.about();
+    let Some(wanted) = about.processors.as_deref() else { return };
+    let bytes = size_of::<cpu_set_t>();
+    // SAFETY: all zero bytes are an empty set; sets of that size. Where it is refused the parent's
+    // remain, and so does what another child has set for itself: it is not the worker's any more.
+    unsafe {
+        let (mut own, mut childs): (cpu_set_t, cpu_set_t) = (mem::zeroed(), mem::zeroed());
+        if child != 0 {
+            libc::sched_getaffinity(0, bytes, &mut own);
+            libc::sched_getaffinity(child, bytes, &mut childs);
+        }
+        if words(&own) == words(&childs) {
+            libc::sched_setaffinity(child, bytes, wanted);
+        }
+    }
 }
 
 /// As the C library does it with what the kernel does not know.

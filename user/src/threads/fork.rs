@@ -3,6 +3,9 @@
 //! Workers do not survive a fork. A full thread that forks goes on in the child on its own stack
 //! with its own thread-local storage and its own mask, on the kernel thread that was its worker;
 //! threads that the child makes are the C library's, if the runtime had started before the fork.
+//! That kernel thread gets the name, the processors, the niceness and the priority at a disk that
+//! it had set; a child that becomes another program gets all of these but the name, from outside,
+//! as soon as its number is known (not one that `popen` makes, which tells none).
 //!
 //! What locks another thread of the parent may have held, and what becomes of them, stands in
 //! `fork.rs` of the runtime. Of this library a child takes one: what its thread has said about
@@ -15,7 +18,9 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
 use std::sync::{Mutex, PoisonError};
 
-use super::{LIVE, LIVE_KERNEL, Pthread, cancel, kernel, own, this};
+use libc::pid_t;
+
+use super::{LIVE, LIVE_KERNEL, Pthread, affinity, cancel, identity, kernel, own, schedule, this};
 use crate::account::tripwire;
 use crate::calls;
 use crate::sync::stand_in;
@@ -77,12 +82,21 @@ pub extern "C" fn in_child() {
         me.signals.in_child();
         me.signals.alternate().give_kernel();
         cancel::give_kernel(me);
+        identity::give_kernel(me);
+        give_child(me, 0, false);
         CHILD.store(core::ptr::from_ref(me).cast_mut(), Relaxed);
         tripwire::end(me.tripwire());
         own::stop_running();
         heddle::raw::leave_worker_after_fork();
         kernel::show_block();
     }
+}
+
+/// Gives a child of `me`, or the calling kernel thread (0), what the kernel keeps for its scheduler
+/// and `me` has set.
+pub fn give_child(me: &Pthread, child: pid_t, has_own_policy: bool) {
+    affinity::give_child(me, child);
+    schedule::give_child(me, child, has_own_policy);
 }
 
 /// Unlocks a lock that a thread of the parent may hold, with what it guards as that has left it.

@@ -123,6 +123,13 @@ pub fn rename(target: &Pthread, name: &[u8; NAME_BYTES]) {
     said::tell_account(target.name, target);
 }
 
+/// Gives the calling kernel thread the name of `me`, whose it is now.
+pub fn give_kernel(me: &Pthread) {
+    let name = me.about().name;
+    // SAFETY: a text that ends within it.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+}
+
 /// Copies the name of a thread; how long it is.
 pub fn name_of(target: &Pthread, to: &mut [u8]) -> usize {
     let name = target.about().name;

@@ -13,10 +13,11 @@ use core::ffi::c_int;
 use core::sync::atomic::AtomicI32;
 use core::sync::atomic::Ordering::Relaxed;
 
-use libc::{pthread_t, sched_param};
+use libc::{pid_t, pthread_t, sched_param};
 
 use super::attributes::Wanted;
 use super::{Pthread, find_kept, said, this, with_number};
+use crate::sys::scheduling;
 
 /// Heddle's own policy (`<heddle/pthread_np.h>`): time-critical with a priority, else lazy.
 pub const SCHED_HEDDLE: c_int = 0x48;
@@ -164,6 +165,39 @@ pub fn note_workers() {
 /// The calling thread's priority; 0 when it has a policy without any, or is a kernel thread.
 pub fn priority() -> c_int {
     this().map_or(0, |me| me.about().schedule.priority)
+}
+
+/// Gives a child of `me` what it would have inherited, but for privileges: those policies acted in
+/// heddle's scheduler alone. The child is the calling kernel thread (0), if it was forked. Another
+/// one may have set something for itself by now: what is not the worker's any more stays.
+pub fn give_child(me: &Pthread, child: pid_t, has_own_policy: bool) {
+    let schedule = me.about().schedule.handed_on();
+    let plain = sched_param { sched_priority: 0 };
+    let has_kept = |get: fn(pid_t) -> c_int| child == 0 || get(child) == get(0);
+    let policy = |task| {
+        // SAFETY: no pointers.
+        unsafe { libc::sched_getscheduler(task) }
+    };
+    let niceness = |task| {
+        // SAFETY: no pointers.
+        unsafe { libc::getpriority(libc::PRIO_PROCESS, task as u32) }
+    };
+    // SAFETY: a valid place. Where it is refused the worker's remain.
+    unsafe {
+        if matches!(schedule.policy, libc::SCHED_BATCH | libc::SCHED_IDLE)
+            && !has_own_policy
+            && has_kept(policy)
+        {
+            libc::sched_setscheduler(child, schedule.policy, &plain);
+        }
+        if let Some(wanted) = schedule.niceness.filter(|_| has_kept(niceness)) {
+            libc::setpriority(libc::PRIO_PROCESS, child as u32, wanted.into());
+        }
+    }
+    let wanted = schedule.disk_priority.filter(|_| has_kept(scheduling::disk_priority_of));
+    if let Some(priority) = wanted {
+        scheduling::give_disk_priority(child, priority);
+    }
 }
 
 pub fn of_number(number: u32) -> Option<Told> {
