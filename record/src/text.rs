@@ -4,7 +4,7 @@
 //! and `roles_used` are raised after the bytes are there, so that an id in a record always
 //! points below them.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use crate::layout::{TEXT_ALIGN, TEXT_BYTES_MAX};
 
@@ -22,8 +22,9 @@ pub(crate) enum Sort {
 /// The writer's memory of what is where.
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
-    ids: HashMap<Box<str>, u32>,
-    roles: HashMap<u32, u16>,
+    /// Ordered: a hash would ask the kernel for random bytes, which a filter may refuse.
+    ids: BTreeMap<Box<str>, u32>,
+    roles: BTreeMap<u32, u16>,
     /// Bytes in use; the first unit is never used, so that id 0 means "none".
     pub used: usize,
     /// Bytes that are backed by memory.

@@ -1,11 +1,25 @@
 //! What runs below a filter on system calls that a sandbox has set before the command, as
 //! containers and service managers do: old ones refuse what they do not know, strict ones kill.
 
-use std::process::Command;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Output};
 
 use common::{built, can_run, folder, heddle, output, text};
 
 mod common;
+
+/// How a command ended in its folder, which is gone then; says so where there are no filters.
+fn ended(mut command: Command, folder: &Path) -> Option<Output> {
+    command.current_dir(folder).envs(common::drawn::said());
+    let output = output(command);
+    std::fs::remove_dir_all(folder).expect("ours");
+    if output.status.code() == Some(2) {
+        println!("skip: no filters on system calls here");
+        return None;
+    }
+    Some(output)
+}
 
 /// What `waits` prints below `filter`, with what the command says.
 fn below(filter: &str) -> Option<(String, String)> {
@@ -14,13 +28,7 @@ fn below(filter: &str) -> Option<(String, String)> {
     built(&folder, "filtered", &[]);
     let mut command = Command::new(folder.join("filtered"));
     command.arg(filter).arg(heddle()).args(["run", "--threads", "user", "--", "./waits"]);
-    command.current_dir(&folder).envs(common::drawn::said());
-    let output = output(command);
-    std::fs::remove_dir_all(folder).expect("ours");
-    if output.status.code() == Some(2) {
-        println!("skip: no filters on system calls here");
-        return None;
-    }
+    let output = ended(command, &folder)?;
     assert!(output.status.success(), "{filter}: {output:?}");
     Some((text(&output.stdout), text(&output.stderr)))
 }
@@ -57,4 +65,42 @@ fn who_would_be_killed_for_looking_at_stacks_does_not() {
         let note = "a filter on system calls kills who looks at stacks: threads are not followed";
         assert!(err.contains(note), "{call}: {err}");
     }
+}
+
+/// What `filters_itself` prints with these words, how it ended, and what is said.
+fn filters_itself(what: &str, when: &str) -> Option<(String, Option<i32>, String)> {
+    let folder = folder(&format!("filters-itself-{what}-{when}"));
+    let program = built(&folder, "filters_itself", &[]);
+    let mut command = Command::new(heddle());
+    command.args(["run", "--threads", "user", "--"]).arg(program).args([what, when]);
+    let output = ended(command, &folder)?;
+    let status = output.status.code().or(output.status.signal().map(|it| -it));
+    Some((text(&output.stdout), status, text(&output.stderr)))
+}
+
+#[test]
+fn below_a_filter_of_the_programs_own_threads_are_kernel_threads() {
+    if !can_run(&["cc"]) {
+        return;
+    }
+    for what in ["fails", "kills"] {
+        let Some((out, status, err)) = filters_itself(what, "first") else { return };
+        assert_eq!((out.as_str(), status), ("800\n", Some(0)), "{what}: {err}");
+        assert!(err.contains("threads are kernel threads below the filter"), "{what}: {err}");
+    }
+}
+
+#[test]
+fn of_a_filter_that_kills_beside_threads_a_line_tells() {
+    if !can_run(&["cc"]) {
+        return;
+    }
+    let Some((out, status, err)) = filters_itself("fails", "later") else { return };
+    assert_eq!((out.as_str(), status), ("1600\n", Some(0)), "{err}");
+    let Some((_, status, err)) = filters_itself("kills", "later") else { return };
+    assert!(
+        err.contains("the filter on system calls that the program sets kills who calls"),
+        "{err}"
+    );
+    assert_eq!(status, Some(-libc::SIGSYS), "{err}");
 }

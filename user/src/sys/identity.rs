@@ -12,7 +12,7 @@ use core::ffi::{c_char, c_int, c_long, c_ulong};
 
 use libc::{iovec, pid_t, rlimit};
 
-use super::kept;
+use super::{filter, kept};
 use crate::threads::identity::{heddle_user_pthread_getname_np, heddle_user_pthread_setname_np};
 use crate::{errno, threads};
 
@@ -63,10 +63,18 @@ pub unsafe extern "C" fn heddle_user_prctl(
 ) -> c_int {
     let text = a as *mut c_char;
     if !kept::has_none() {
+        let is_filter = filter::is_set_by(option, a as usize);
+        if is_filter {
+            errno::kept(|| filter::before(b as usize));
+        }
         // SAFETY: the caller's arguments.
-        return kept::option_of_kernel(option, a as usize, || unsafe {
+        let result = kept::option_of_kernel(option, a as usize, || unsafe {
             libc::prctl(option, a, b, c, d)
         });
+        if is_filter && result == 0 {
+            filter::after();
+        }
+        return result;
     }
     // SAFETY: the caller's text, or its place of 16 bytes.
     let error = unsafe {

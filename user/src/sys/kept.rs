@@ -22,7 +22,7 @@ use heddle::raw;
 use libc::{gid_t, uid_t};
 
 use super::syscall::by_number;
-use super::{own_memory, robust};
+use super::{filter, own_memory, robust};
 use crate::threads::fork;
 use crate::threads::signals::actions;
 use crate::{errno, me, threads};
@@ -155,13 +155,12 @@ fn fate(number: c_long, [a, b, c, ..]: [usize; 6]) -> Option<Fate> {
 
 /// A thread is about to make this call. A filter holds for other kernel threads than the caller's
 /// only if it is asked to; full threads are refused it; who asks what there is sets none.
-pub fn before(number: c_long, [operation, flags, filter, ..]: [usize; 6]) {
-    if number == libc::SYS_seccomp
-        && (operation, flags & TSYNC) == (SET_MODE_FILTER, TSYNC)
-        && filter != 0
-        && !has_none()
-    {
-        raw::before_filter();
+pub fn before(number: c_long, [operation, flags, address, ..]: [usize; 6]) {
+    if number == libc::SYS_seccomp && operation == SET_MODE_FILTER && address != 0 && !has_none() {
+        errno::kept(|| filter::before(address));
+        if flags & TSYNC != 0 {
+            raw::before_filter();
+        }
     }
 }
 
@@ -169,6 +168,11 @@ pub fn before(number: c_long, [operation, flags, filter, ..]: [usize; 6]) {
 pub fn after(number: c_long, arguments: [usize; 6], result: c_long) {
     if result < 0 || number == libc::SYS_ptrace {
         return;
+    }
+    // A number is a thread's that could not follow, or a descriptor.
+    let is_set = result == 0 || arguments[1] & TSYNC == 0;
+    if number == libc::SYS_seccomp && arguments[0] == SET_MODE_FILTER && is_set {
+        filter::after();
     }
     if number == libc::SYS_seccomp && arguments[1] & TSYNC != 0 {
         // It sets that for all threads, too.

@@ -5,6 +5,7 @@ pub mod callers;
 pub mod cpu_clock;
 pub mod descriptors;
 pub mod direct;
+pub mod filter;
 pub mod frames;
 mod futex;
 mod heap;

@@ -33,7 +33,7 @@ use super::{
 };
 use crate::account::{self, Origin, tripwire};
 use crate::sync::layout;
-use crate::sys::{callers, interruptible, kept};
+use crate::sys::{callers, filter, interruptible, kept};
 use crate::{environment, errno};
 
 #[unsafe(no_mangle)]
@@ -62,8 +62,10 @@ pub unsafe fn make(
     // SAFETY: null or the caller's attributes.
     let wanted = unsafe { Wanted::of(attr) };
     fork::will_be_several();
+    // What was said and prepared before it was set.
+    let is_filtered = filter::refuses() && fork::may_create();
     let inherits = super::this().is_none() && errno::kept(kept::is_to_inherit);
-    if !wanted.needs_kernel_thread && !inherits && fork::may_create() {
+    if !is_filtered && !wanted.needs_kernel_thread && !inherits && fork::may_create() {
         // SAFETY: null or the caller's attributes.
         let processors = match errno::kept(|| unsafe { affinity::of_new(attr) }) {
             Ok(processors) => processors,
@@ -98,7 +100,7 @@ static REFUSED_UNTIL: AtomicU64 = AtomicU64::new(0);
 
 /// Makes what waits stand on, while there is one thread: it takes memory, and a thread that waits
 /// may be in the middle of the allocator.
-fn prepare() {
+pub fn prepare() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         // Before the runtime's table takes the process's name.

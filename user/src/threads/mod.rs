@@ -16,7 +16,7 @@ pub mod attributes;
 mod c11;
 pub mod cancel;
 mod cleanup;
-mod create;
+pub mod create;
 mod debugger;
 pub mod end;
 pub mod fork;
