@@ -77,6 +77,12 @@ fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name)
 }
 
+/// The program linked with the library, which is behind heddle's so: what is preloaded is before.
+fn linked_with(library: &Path, folder: &Path) -> PathBuf {
+    let words = ["cc", "-Wl,--no-as-needed", name(library)];
+    compile(&folder.join("linked"), &words, &source("threads.c")).expect("built")
+}
+
 /// The program that says what its threads are, and the library that lies to it.
 fn program_and_liar(folder: &Path) -> (PathBuf, PathBuf) {
     let library = ["cc", "-shared", "-fPIC", "-Wl,-Bsymbolic"];
@@ -291,8 +297,8 @@ fn a_loader_called_by_its_name_is_looked_through() {
     let able = output(run(&words));
     assert_eq!((text(&able.stdout).as_str(), said(&able)), (ON_USER_LEVEL_THREADS, None));
     // Judged where it is found out.
-    let mut command = run(&words);
-    command.env("LD_PRELOAD", name(&lies)).env("TEST_LIE", "missing __ctype_init");
+    let mut command = run(&[name(loader), "--argv0", "x", name(&linked_with(&lies, &folder))]);
+    command.env("TEST_LIE", "missing __ctype_init");
     let unable = output(command);
     assert_eq!(text(&unable.stdout), ON_KERNEL_THREADS, "{unable:?}");
     assert!(said(&unable).is_some_and(|it| it.contains("no __ctype_init")), "{unable:?}");
@@ -372,12 +378,10 @@ fn without_lies_threads_are_user_level() {
         return;
     }
     let folder = folder("truth");
-    let (program, lies) = program_and_liar(&folder);
-    let mut command = run(&[name(&program)]);
-    command.env("LD_PRELOAD", name(&lies)).env("TEST_LIE", "none");
+    let mut command = run(&[name(&linked_with(&program_and_liar(&folder).1, &folder))]);
+    command.env("TEST_LIE", "none");
     let output = output(command);
-    assert_eq!(text(&output.stdout), ON_USER_LEVEL_THREADS, "{output:?}");
-    assert_eq!(said(&output), None);
+    assert_eq!((text(&output.stdout).as_str(), said(&output)), (ON_USER_LEVEL_THREADS, None));
     fs::remove_dir_all(folder).expect("ours");
 }
 

@@ -38,6 +38,13 @@ const PR_CAP_AMBIENT_IS_SET: usize = 1;
 const KEYCTL_JOIN_SESSION_KEYRING: usize = 1;
 const PR_GET_TID_ADDRESS: c_int = 40;
 const PR_SET_SYSCALL_USER_DISPATCH: c_int = 59;
+const PR_SET_IO_FLUSHER: c_int = 57;
+#[cfg(target_arch = "x86_64")]
+const ARCH_SET_GS: usize = 0x1001;
+#[cfg(target_arch = "x86_64")]
+const ARCH_SET_FS: usize = 0x1002;
+#[cfg(target_arch = "x86_64")]
+const ARCH_SET_CPUID: usize = 0x1012;
 /// Above the numbers of system calls.
 const LAST: c_long = 448;
 
@@ -142,6 +149,13 @@ fn fate(number: c_long, [a, b, c, ..]: [usize; 6]) -> Option<Fate> {
             (SET_MODE_STRICT, flags, place) if (flags, place) != (0, 0) => return None,
             _ => Fate::Refused("seccomp"),
         },
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_arch_prctl => Fate::Refused(match a {
+            ARCH_SET_GS => "arch_prctl(ARCH_SET_GS)",
+            ARCH_SET_FS => "arch_prctl(ARCH_SET_FS)",
+            ARCH_SET_CPUID => "arch_prctl(ARCH_SET_CPUID)",
+            _ => return None,
+        }),
         libc::SYS_landlock_restrict_self => Fate::Refused("landlock_restrict_self"),
         libc::SYS_ptrace if a != libc::PTRACE_TRACEME as usize => Fate::Refused("ptrace"),
         libc::SYS_personality if a as u32 != GET_PERSONALITY => Fate::Refused("personality"),
@@ -266,6 +280,8 @@ fn name_of(option: c_int, argument: usize) -> Option<&'static str> {
         libc::PR_CAP_AMBIENT if argument != PR_CAP_AMBIENT_IS_SET => "prctl(PR_CAP_AMBIENT)",
         libc::PR_SET_SECUREBITS => "prctl(PR_SET_SECUREBITS)",
         libc::PR_SET_KEEPCAPS => "prctl(PR_SET_KEEPCAPS)",
+        libc::PR_MCE_KILL => "prctl(PR_MCE_KILL)",
+        PR_SET_IO_FLUSHER => "prctl(PR_SET_IO_FLUSHER)",
         libc::PR_SET_TSC => "prctl(PR_SET_TSC)",
         libc::PR_SET_SPECULATION_CTRL => "prctl(PR_SET_SPECULATION_CTRL)",
         PR_SET_SYSCALL_USER_DISPATCH => "prctl(PR_SET_SYSCALL_USER_DISPATCH)",
@@ -300,6 +316,14 @@ extern "C" fn heddle_user_unshare(flags: c_int) -> c_int {
         errno::kept(|| is_inherited("unshare"));
     }
     result
+}
+
+/// Bases of segments, and whether CPUID faults; what else it asks for is the process's.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(no_mangle)]
+extern "C" fn heddle_user_arch_prctl(operation: c_int, address: c_ulong) -> c_int {
+    let (operation, address) = (operation as usize, address as usize);
+    by_number(libc::SYS_arch_prctl, [operation, address, 0, 0, 0, 0]) as c_int
 }
 
 #[unsafe(no_mangle)]
