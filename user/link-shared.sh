@@ -48,7 +48,9 @@ printf -- '-Wl,--wrap=%s\n' $names __tls_get_addr >"$work/wraps"
 	printf '\t.quad name_%s\n' $names
 	printf '\t.quad 0\nheddle_user_taken:\n'
 	echo "$list" | awk '{ printf "\t.quad heddle_user_%s%s\n", $2 == "preceded" ? "before_" : "", $1 }'
-	printf '\t.quad 0\n\t.bss\n\t.balign 8\nheddle_user_real:\n\t.zero %d\n' \
+	printf '\t.quad 0\nheddle_user_exported:\n'
+	printf '\t.quad exported_%s\n' $names
+	printf '\t.bss\n\t.balign 8\nheddle_user_real:\n\t.zero %d\n' \
 		$((8 * $(echo "$names" | wc -l)))
 	printf '\t.section .note.GNU-stack,"",@progbits\n'
 } >"$work/names.S"

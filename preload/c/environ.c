@@ -221,12 +221,14 @@ char **environment_fill(char *const *from, void *memory, size_t room, bool is_us
 	entries[count++] = plan_entry;
 	entries[count] = NULL;
 	text += text_copy(text, room, preload_name);
+	/* What wraps the C library's functions has to wrap those of user-level threads. */
 	if (is_user) {
-		text = stpcpy(text, plan_text(plan->user));
-		*text++ = ':';
+		if (theirs && theirs[0])
+			text = stpcpy(stpcpy(text, theirs), ":");
+		text = stpcpy(stpcpy(text, plan_text(plan->user)), ":");
 	}
 	text += text_copy(text, room, own_part);
-	if (theirs && theirs[0]) {
+	if (!is_user && theirs && theirs[0]) {
 		*text++ = ':';
 		text += strlen(strcpy(text, theirs));
 	}

@@ -15,6 +15,8 @@
 	.globl heddle_user_real
 	.hidden heddle_user_taken
 	.globl heddle_user_taken
+	.hidden heddle_user_exported
+	.globl heddle_user_exported
 
 	.section .tbss, "awT", @nobits
 	.balign 16
@@ -80,6 +82,7 @@ heddle_user_system_call:
 	.globl \name
 	.type \name, @function
 \name:
+exported_\name:
 	.cfi_startproc
 	endbr64
 	.ifc \who, full
@@ -95,13 +98,18 @@ heddle_user_system_call:
 	subq $8, %rsp
 	.cfi_adjust_cfa_offset 8
 	call heddle_user_before_\name
+	movq 8(%rsp), %rsi
+	movq 16(%rsp), %rdi
+	call heddle_user_ask_\name
 	addq $8, %rsp
 	.cfi_adjust_cfa_offset -8
 	popq %rsi
 	.cfi_adjust_cfa_offset -8
 	popq %rdi
 	.cfi_adjust_cfa_offset -8
-	jmp __wrap_\name
+	testq %rax, %rax
+	jz __wrap_\name
+	ret
 	.else
 	.ifc \who, sited
 	movq (%rsp), %r8
@@ -211,6 +219,7 @@ heddle_user_vfork:
 	movq %rdx, %fs:(%rsi)
 	pushq %rax
 	.cfi_adjust_cfa_offset 8
+	movq %rax, %rdi
 	call heddle_user_after_vfork
 	popq %rdi
 	.cfi_adjust_cfa_offset -8

@@ -81,11 +81,13 @@ unsafe fn remove_own(list: *mut c_char) -> bool {
             let name = core::slice::from_raw_parts(start.cast::<u8>(), length);
             let is_last = *start.add(length) == 0;
             if name.ends_with(FILE_NAME) {
-                let rest = start.add(length + usize::from(!is_last));
-                ptr::copy(rest, start, libc::strlen(rest) + 1);
                 if is_last {
+                    // With what stands before it, if anything does.
+                    *start.sub(usize::from(start != list)) = 0;
                     break;
                 }
+                let rest = start.add(length + 1);
+                ptr::copy(rest, start, libc::strlen(rest) + 1);
                 continue;
             }
             if is_last {

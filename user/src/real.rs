@@ -9,10 +9,15 @@
 //! or to [`absent`].
 
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use core::sync::atomic::AtomicPtr;
-use core::sync::atomic::Ordering::Relaxed;
+use core::mem::MaybeUninit;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicUsize};
+use std::sync::OnceLock;
 
 use libc::{FILE, epoll_event, fd_set, nfds_t, pollfd, siginfo_t, sigset_t, timespec};
+
+use crate::account;
+use crate::sys::symbol;
 
 // SAFETY: made by link-shared.sh from the list of names.
 unsafe extern "C" {
@@ -22,6 +27,9 @@ unsafe extern "C" {
     /// Where each of them is in the libraries behind this one, at the same index.
     #[link_name = "heddle_user_real"]
     static REAL: [AtomicPtr<c_void>; 0];
+    /// What the program calls by that name, at the same index.
+    #[link_name = "heddle_user_exported"]
+    static EXPORTED: [*mut c_void; 0];
 }
 
 // SAFETY: the C library's functions; their signatures are POSIX's.
@@ -93,7 +101,6 @@ extern "C" fn absent() -> c_int {
 /// 1. The index is that of a name.
 unsafe fn find(index: usize) {
     let names = (&raw const NAMES).cast::<*const c_char>();
-    let real = (&raw const REAL).cast::<AtomicPtr<c_void>>();
     // SAFETY: by 1; both have an entry for each name.
     unsafe {
         let name = *names.add(index);
@@ -105,7 +112,7 @@ unsafe fn find(index: usize) {
         if address.is_null() {
             address = absent as extern "C" fn() -> c_int as *mut c_void;
         }
-        (*real.add(index)).store(address, Relaxed);
+        place_of(index).store(address, Relaxed);
     }
 }
 
@@ -141,15 +148,9 @@ extern "C" fn heddle_user_find_real(place: *const AtomicPtr<c_void>) {
 /// of whatever library has put itself before it (libheddle-preload has).
 pub fn texts() -> Vec<(usize, usize)> {
     let mut texts: Vec<(usize, usize)> = Vec::new();
-    let (names, real) = (&raw const NAMES, &raw const REAL);
-    for index in 0.. {
-        // SAFETY: the names end with null; both have an entry for each name.
-        let address = unsafe {
-            if (*names.cast::<*const c_char>().add(index)).is_null() {
-                return texts;
-            }
-            (*real.cast::<AtomicPtr<c_void>>().add(index)).load(Relaxed) as usize
-        };
+    for (index, _) in names() {
+        // SAFETY: the index of a name.
+        let address = unsafe { place_of(index) }.load(Relaxed).addr();
         if !texts.iter().any(|&(low, high)| (low..high).contains(&address)) {
             texts.extend(heddle::raw::text_of(address));
         }
@@ -157,17 +158,169 @@ pub fn texts() -> Vec<(usize, usize)> {
     texts
 }
 
-extern "C" fn at_load() {
-    let names = (&raw const NAMES).cast::<*const c_char>();
-    for index in 0.. {
-        // SAFETY: the names end with null.
+/// A place of the table.
+///
+/// # Safety
+/// 1. The index is that of a name.
+unsafe fn place_of(index: usize) -> &'static AtomicPtr<c_void> {
+    // SAFETY: by 1; it has an entry for each name.
+    unsafe { &*(&raw const REAL).cast::<AtomicPtr<c_void>>().add(index) }
+}
+
+/// The taken names, each with its index.
+fn names() -> impl Iterator<Item = (usize, &'static CStr)> {
+    (0..).map_while(|index| {
+        // SAFETY: the names are texts that stay, and end with null.
         unsafe {
-            if (*names.add(index)).is_null() {
-                return;
-            }
-            find(index);
+            let name = *(&raw const NAMES).cast::<*const c_char>().add(index);
+            (!name.is_null()).then(|| (index, CStr::from_ptr(name)))
+        }
+    })
+}
+
+/// The C library's functions of which libheddle-preload's is called from here, at load; each with
+/// its index.
+static BEHIND: OnceLock<Vec<(usize, usize)>> = OnceLock::new();
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// What the program calls instead of this function of the C library, which it has found by `name`:
+/// where nobody stands between it and this library but libheddle-preload. By that name alone: of
+/// two names for one function somebody may have taken over the other, which ours goes by.
+///
+/// # Safety
+/// 1. `name` is a text.
+pub unsafe fn in_place_of(found: *mut c_void, name: *const c_char) -> Option<*mut c_void> {
+    let real = (&raw const REAL).cast::<AtomicPtr<c_void>>();
+    // SAFETY: as many as there are names, once these are counted.
+    let real = unsafe { core::slice::from_raw_parts(real, COUNT.load(Acquire)) };
+    let next = real.iter().enumerate().filter(|(_, it)| it.load(Relaxed) == found);
+    let behind = BEHIND.get()?.iter().filter(|it| it.0 == found.addr());
+    let is_by_name = |index: &usize| {
+        // SAFETY: the names are texts; by 1.
+        unsafe { libc::strcmp(*(&raw const NAMES).cast::<*const c_char>().add(*index), name) == 0 }
+    };
+    let by_preload = || behind.map(|it| it.1).find(is_by_name);
+    let index = next.map(|it| it.0).find(is_by_name).or_else(|| {
+        // Somebody may stand behind that library, too.
+        let index = by_preload()?;
+        // SAFETY: by 1.
+        let behind = unsafe { symbol::behind(real[index].load(Relaxed), CStr::from_ptr(name)) };
+        (behind == found).then_some(index)
+    })?;
+    // SAFETY: it has an entry for each name.
+    Some(unsafe { *(&raw const EXPORTED).cast::<*mut c_void>().add(index) })
+}
+
+/// Functions that a full thread does not call in the libraries behind this one, or not with the
+/// meaning that the program's call has: one or two of each family.
+const PASSED_BY: &[&CStr] = &[
+    c"accept",
+    c"accept4",
+    c"clock_nanosleep",
+    c"connect",
+    c"creat",
+    c"nanosleep",
+    c"open",
+    c"open64",
+    c"openat",
+    c"openat64",
+    c"poll",
+    c"ppoll",
+    c"pread",
+    c"pread64",
+    c"pselect",
+    c"pthread_cond_signal",
+    c"pthread_cond_wait",
+    c"pthread_join",
+    c"pthread_mutex_lock",
+    c"pthread_mutex_unlock",
+    c"pthread_rwlock_rdlock",
+    c"pwrite",
+    c"pwrite64",
+    c"read",
+    c"readv",
+    c"recv",
+    c"recvfrom",
+    c"recvmmsg",
+    c"recvmsg",
+    c"select",
+    c"sem_post",
+    c"sem_wait",
+    c"send",
+    c"sendfile",
+    c"sendmmsg",
+    c"sendmsg",
+    c"sendto",
+    c"sleep",
+    c"usleep",
+    c"wait4",
+    c"waitid",
+    c"waitpid",
+    c"write",
+    c"writev",
+];
+
+/// A library that has put itself between this one and the C library, and a function of it that full
+/// threads would pass by.
+pub fn between() -> Option<(String, &'static CStr)> {
+    for (index, name) in names().filter(|(_, name)| PASSED_BY.contains(name)) {
+        // SAFETY: the index of a name.
+        let next = unsafe { place_of(index) }.load(Relaxed);
+        let is_known = next == symbol::of_c_library(name)
+            || BEHIND.get().is_some_and(|behind| behind.iter().any(|&(_, known)| known == index));
+        if !is_known && let Some(library) = library_of(next) {
+            return Some((library, name));
         }
     }
+    None
+}
+
+/// The file of the library that has this address, if it is none of the C library's: older ones
+/// consist of several.
+fn library_of(address: *mut c_void) -> Option<String> {
+    const PARTS: [&str; 4] = ["libc.so.", "libpthread.so.", "librt.so.", "libanl.so."];
+    let mut info = MaybeUninit::<libc::Dl_info>::uninit();
+    // SAFETY: a valid place, which is filled if the call succeeds; texts live with their library.
+    let path = unsafe {
+        if address.is_null() || libc::dladdr(address, info.as_mut_ptr()) == 0 {
+            return None;
+        }
+        CStr::from_ptr(info.assume_init().dli_fname).to_string_lossy().into_owned()
+    };
+    let file = path.rsplit('/').next().unwrap_or(&path);
+    let c_library = libc::gnu_get_libc_version as *const () as usize;
+    if heddle::raw::text_of(c_library) == heddle::raw::text_of(address.addr()) {
+        return None;
+    }
+    let is_part = PARTS.iter().any(|part| file.starts_with(part));
+    (!is_part && !file.contains("libheddle-user")).then_some(path)
+}
+
+/// Where a name leads that is taken over.
+pub fn exported(name: &CStr) -> Option<*mut c_void> {
+    let (index, _) = names().find(|&(_, here)| here == name)?;
+    // SAFETY: it has an entry for each name.
+    Some(unsafe { *(&raw const EXPORTED).cast::<*mut c_void>().add(index) })
+}
+
+extern "C" fn at_load() {
+    let other = account::code_of_library().and_then(heddle::raw::text_of);
+    let (mut behind, mut count) = (Vec::new(), 0);
+    for (index, name) in names() {
+        // SAFETY: the index of a name.
+        unsafe { find(index) };
+        // SAFETY: as above.
+        let next = unsafe { place_of(index) }.load(Relaxed).addr();
+        if other.is_some_and(|(low, high)| (low..high).contains(&next)) {
+            behind.push((symbol::of_c_library(name).addr(), index));
+        }
+        count = index + 1;
+    }
+    let _ = BEHIND.set(behind);
+    // ORDER: pairs with `in_place_of`, if another constructor has made a thread.
+    COUNT.store(count, Release);
+    // SAFETY: takes nothing. What this C library does not have is no failure of the program's.
+    unsafe { libc::dlerror() };
 }
 
 /// Before the program runs: `dlsym` in the middle of it might wait for a lock that it holds.

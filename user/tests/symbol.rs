@@ -28,3 +28,15 @@ fn it_finds_no_other_name() {
         assert!(symbol::of_c_library(name).is_null(), "{name:?}");
     }
 }
+
+#[test]
+fn it_finds_what_is_behind_a_library() {
+    let here = it_finds_no_other_name as *const () as *const core::ffi::c_void;
+    for name in [c"gnu_get_libc_version", c"memfrob"] {
+        assert_eq!(symbol::behind(here, name), symbol::of_c_library(name), "{name:?}");
+    }
+    assert!(symbol::behind(here, c"no_such_function").is_null());
+    let c_library = symbol::of_c_library(c"memfrob").cast_const();
+    assert!(symbol::behind(c_library, c"memfrob").is_null(), "behind the C library is nobody");
+    assert!(symbol::behind(core::ptr::null(), c"memfrob").is_null());
+}

@@ -14,20 +14,23 @@ use crate::userlevel::{self, Purpose};
 
 /// The library's file name.
 const FILE_NAME: &str = "libheddle-user.so";
+/// That of the library that keeps the account.
+const ACCOUNT: &str = "libheddle-preload.so";
 /// Where it is, as seen from the command: beside it where both were built, else installed.
 const FOLDERS: [&str; 2] = ["", "../lib/heddle"];
 
 /// Adds to what the run needs what it takes to have the program on user-level threads: the library
-/// that makes them comes before the one that keeps the account.
+/// that makes them comes before the one that keeps the account, and behind all others: what wraps
+/// the C library's functions (proxychains, socket_wrapper) wraps its functions then.
 pub fn add(prepared: &mut Prepared, library: PathBuf, workers: Option<u16>) {
     let library = library.into_os_string();
     let name = "LD_PRELOAD";
     let known = prepared.environment.iter_mut().find(|(it, _)| *it == name);
     match known {
-        Some((_, others)) => *others = joined(library, Some(others)),
+        Some((_, all)) => *all = with_last(library, all),
         None => {
-            let before = std::env::var_os(name);
-            prepared.environment.push((name, joined(library, before.as_deref())));
+            let others = std::env::var_os(name).unwrap_or_default();
+            prepared.environment.push((name, with_last(library, &others)));
         }
     }
     if let Some(workers) = workers {
@@ -35,9 +38,13 @@ pub fn add(prepared: &mut Prepared, library: PathBuf, workers: Option<u16>) {
     }
 }
 
-fn joined(library: OsString, others: Option<&OsStr>) -> OsString {
-    let parts = [Some(&*library), others.filter(|it| !it.is_empty())];
-    parts.into_iter().flatten().collect::<Vec<_>>().join(OsStr::new(":"))
+/// A list of libraries with this one and the one that keeps the account at its end.
+fn with_last(library: OsString, list: &OsStr) -> OsString {
+    let parts = list.as_bytes().split(|byte| b": ".contains(byte)).filter(|it| !it.is_empty());
+    let (account, others): (Vec<_>, Vec<_>) =
+        parts.map(OsStr::from_bytes).partition(|it| Path::new(it).ends_with(ACCOUNT));
+    let all = others.into_iter().chain([&*library]).chain(account);
+    all.collect::<Vec<_>>().join(OsStr::new(":"))
 }
 
 /// Why the program cannot be run so, if it cannot.

@@ -124,6 +124,11 @@ impl Host {
         })
     }
 
+    /// An address in the library's code.
+    pub fn code(&self) -> usize {
+        self.describe as *const () as usize
+    }
+
     /// What is known of a kind, for threads born so.
     pub fn describe(&self, kind: u32, flags: u32) -> Kind {
         let mut out = Kind::NOTHING;

@@ -113,6 +113,11 @@ fn host() -> Option<&'static Host> {
     unsafe { HOST.load(Acquire).as_ref() }
 }
 
+/// An address in the code of the library that keeps the account, if it is loaded.
+pub fn code_of_library() -> Option<usize> {
+    Host::find().map(Host::code)
+}
+
 /// Opens the account. `own` is this library's code: kernel threads that start there are none of
 /// the program's.
 pub fn begin(own: Option<(usize, usize)>) {

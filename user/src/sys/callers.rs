@@ -27,6 +27,7 @@ use libc::ucontext_t;
 
 use super::lockless::Lockless;
 use super::{heap, stdio};
+use crate::threads::libraries;
 
 /// Frames that are walked at most.
 const FRAMES_MAX: u32 = 64;
@@ -150,7 +151,8 @@ impl Known {
         let fork = fork.into_iter().find(|&address| address != 0)?;
         let loader = Library::find(__tls_get_addr as *const () as usize);
         let own = Library::find(prepare as *const () as usize)?;
-        let mut own = vec![(own, stdio::between().to_vec())];
+        let between = stdio::between().into_iter().chain(libraries::between());
+        let mut own = vec![(own, between.collect())];
         // The other library's, if it is here: it waits for the loader's lock before all else.
         let close = libc::dlclose as *const () as usize;
         let other = Library::find(close).filter(|it| it.text != c_library.text);

@@ -23,5 +23,5 @@ pub mod robust;
 pub mod scheduling;
 pub mod signals;
 mod stdio;
-mod symbol;
+pub mod symbol;
 mod syscall;

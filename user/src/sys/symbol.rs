@@ -29,6 +29,7 @@ struct Library {
     base: usize,
     name: *const c_char,
     dynamic: *const [usize; 2],
+    next: *const Library,
 }
 
 struct Tables {
@@ -40,16 +41,41 @@ struct Tables {
 
 /// Where the function of this name is; null if the library has none, or is not found.
 pub fn of_c_library(name: &CStr) -> *mut c_void {
-    let (mut info, mut library) = (MaybeUninit::<Dl_info>::uninit(), ptr::null_mut());
     // Nobody else has one of that name.
-    let within = libc::gnu_get_libc_version as *const c_void;
-    // SAFETY: valid places. It is written as said; the C library stays.
+    // SAFETY: the C library stays.
     unsafe {
-        libc::dladdr1(within, info.as_mut_ptr(), &raw mut library, LIBRARY_TOO);
-        let library = library.cast::<Library>().as_ref();
-        let tables = library.and_then(|library| Tables::of(library));
+        let tables = library_of(libc::gnu_get_libc_version as *const c_void)
+            .as_ref()
+            .and_then(|library| Tables::of(library));
         tables.and_then(|tables| tables.find(name)).unwrap_or(ptr::null_mut())
     }
+}
+
+/// Where the function of this name is that comes first behind the library that has the address
+/// `within`, and not behind the C library; null if there is none. The libraries from there to the
+/// C library were loaded with the program.
+pub fn behind(within: *const c_void, name: &CStr) -> *mut c_void {
+    let last = library_of(libc::gnu_get_libc_version as *const c_void);
+    // SAFETY: the loader's list; those stay.
+    unsafe {
+        let mut library = library_of(within).as_ref();
+        while let Some(here) = library.filter(|here| !ptr::eq(*here, last)) {
+            library = here.next.as_ref();
+            let tables = library.and_then(|library| Tables::of(library));
+            if let Some(found) = tables.and_then(|tables| tables.find(name)) {
+                return found;
+            }
+        }
+    }
+    ptr::null_mut()
+}
+
+/// What the loader knows the library by that has this address; null: there is none.
+fn library_of(within: *const c_void) -> *const Library {
+    let (mut info, mut library) = (MaybeUninit::<Dl_info>::uninit(), ptr::null_mut());
+    // SAFETY: valid places. They are written as said.
+    unsafe { libc::dladdr1(within, info.as_mut_ptr(), &raw mut library, LIBRARY_TOO) };
+    library.cast_const().cast()
 }
 
 impl Tables {

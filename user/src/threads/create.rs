@@ -34,7 +34,7 @@ use super::{
 use crate::account::{self, Origin, tripwire};
 use crate::sync::layout;
 use crate::sys::{callers, filter, interruptible, kept};
-use crate::{environment, errno};
+use crate::{environment, errno, real};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn heddle_user_pthread_create(
@@ -139,6 +139,10 @@ fn start_runtime() -> Result<(), &'static str> {
             && !getuid().is_root()
         {
             return Err("fewer than 16 processes are allowed (RLIMIT_NPROC)".into());
+        }
+        if let Some((library, name)) = real::between() {
+            let name = name.to_string_lossy();
+            return Err(format!("{library} wraps {name}, which user-level threads do not call"));
         }
         raw::describe_full_threads(size_of::<Pthread>());
         for (low, high) in environment::guarded_texts() {
