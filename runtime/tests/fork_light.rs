@@ -56,8 +56,10 @@ fn arenas() -> usize {
 
 #[test]
 fn a_child_and_a_kernel_thread_touch_little() {
-    let touched = touched_by_child();
-    assert!(touched < 10, "a child touches {touched} pages");
+    // Sixteen pages of buckets that nobody used would come on top. What the kernel maps of the
+    // program's own code as a child runs it differs by machine: from 5 to 10 pages were seen.
+    let touched = (0..5).map(|_| touched_by_child()).min().expect("there are five");
+    assert!(touched < 16, "a child touches {touched} pages");
 
     arenas();
     let before = arenas();

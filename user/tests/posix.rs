@@ -290,9 +290,10 @@ fn other_libraries(repo: &Path, folder: &Path) -> Vec<Way> {
     ways
 }
 
-/// Those of the programs that are run in this way.
-fn chosen(programs: &[Program], way: &Way) -> Vec<Program> {
-    let by_turns = |(index, program): &(usize, &Program)| program.own || index.is_multiple_of(3);
+/// Those of the programs that are run in this way, which has this place among all ways.
+fn chosen(programs: &[Program], way: &Way, place: usize) -> Vec<Program> {
+    let by_turns =
+        |(index, program): &(usize, &Program)| program.own || (index + place).is_multiple_of(3);
     let all = programs.iter().enumerate();
     let chosen = all.filter(|it| way.takes_all() || by_turns(it));
     chosen.map(|(_, program)| program.clone()).collect()
@@ -316,11 +317,12 @@ fn test_all() -> Result<bool, String> {
     ways.extend(other_libraries(&suite.repo, &target.join("c-libraries")));
     let runs: Vec<Runs<Way, Program>> = ways
         .iter()
-        .map(|way| {
+        .enumerate()
+        .map(|(place, way)| {
             let programs = match way.how {
                 How::Alone => own.clone(),
                 // What was asked for by name is run in every way.
-                _ if filters.is_empty() => chosen(&programs, way),
+                _ if filters.is_empty() => chosen(&programs, way, place),
                 _ => programs.clone(),
             };
             Runs { label: &way.label, way, programs }

@@ -74,6 +74,10 @@ static void make_objects(struct cell *cell, unsigned long *random)
 	pthread_rwlockattr_t rwlock;
 	pthread_mutexattr_init(&mutex);
 	pthread_mutexattr_settype(&mutex, types[below(random, 4)]);
+	if (below(random, 3) == 0)
+		pthread_mutexattr_setprotocol(&mutex, PTHREAD_PRIO_INHERIT);
+	else if (below(random, 3) == 0)
+		pthread_mutexattr_setrobust(&mutex, PTHREAD_MUTEX_ROBUST);
 	pthread_rwlockattr_init(&rwlock);
 	pthread_rwlockattr_setkind_np(&rwlock, preferences[below(random, 2)]);
 	CHECK_EQ(pthread_mutex_init(&cell->mutex, &mutex), 0);
@@ -188,6 +192,9 @@ static void set_signals(unsigned long *random)
 	CHECK_EQ(sigaction(wake_signal, &action, NULL), 0);
 	action.sa_flags = below(random, 2) ? SA_RESTART : 0;
 	CHECK_EQ(sigaction(timer_signal, &action, NULL), 0);
+	action.sa_handler = on_token;
+	for (int i = 0; i < 2 * CELLS; i++)
+		CHECK_EQ(sigaction(SIGRTMIN + 2 + i, &action, NULL), 0);
 }
 
 static void tell(long seconds)

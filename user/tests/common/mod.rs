@@ -133,7 +133,7 @@ pub fn python() -> Option<String> {
     Some(text(&asked.expect("python3").stdout).trim().to_owned())
 }
 
-/// Starts a server under the command and waits until it takes connections.
+/// Starts a server under the command and waits until it takes connections, on user-level threads.
 pub fn serve(arguments: &[&str], port: u16) -> Ended {
     let mut command = run(arguments);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -143,7 +143,31 @@ pub fn serve(arguments: &[&str], port: u16) -> Ended {
         assert!(Instant::now() < end, "{arguments:?} does not listen");
         std::thread::sleep(Duration::from_millis(20));
     }
+    let end = Instant::now() + TIME_LIMIT;
+    while !has_workers(server.0.id()) {
+        assert!(Instant::now() < end, "{arguments:?} runs on kernel threads");
+        std::thread::sleep(Duration::from_millis(20));
+    }
     server
+}
+
+/// Whether this process, or one that comes from it, has workers of heddle's.
+fn has_workers(process: u32) -> bool {
+    let comm = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).ok();
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    tasks.filter_map(comm).any(|name| name.trim() == "heddle-0")
+        || children(process).into_iter().any(has_workers)
+}
+
+/// The processes that this one has started.
+pub fn children(parent: u32) -> Vec<u32> {
+    let parent_of = |process: u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+        stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse::<u32>().ok()
+    };
+    let all = std::fs::read_dir("/proc").expect("processes").flatten();
+    let numbers = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.filter(|&process| parent_of(process) == Some(parent)).collect()
 }
 
 /// A port that nobody uses now.

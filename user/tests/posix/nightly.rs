@@ -8,6 +8,7 @@
 //! Invariant: what a run was like stands in the line that tells of its failure, and `HEDDLE_SEED`
 //! repeats the choices.
 
+use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
@@ -17,7 +18,7 @@ use std::time::Duration;
 
 use super::common::drawn::{ASKED, HOGS, TIMES, environment, hog, number, seed};
 use super::programs::{Outcome, in_parallel, run_limited};
-use super::{CHECK_MS, Program, Suite, Way, loaded_ways};
+use super::{CHECK_MS, Program, Suite, Way, loaded_ways, was_refused};
 
 /// Its value for every program in every way, once: not this file's.
 pub const WAYS: &str = "ways";
@@ -105,7 +106,14 @@ fn run_once(
     let mut command = Command::new(&executable);
     command.env("LD_PRELOAD", &suite.library).envs(said.iter().map(|(name, value)| (name, value)));
     command.env("HEDDLE_CHECK", CHECK_MS);
-    run_limited(command, &executable.with_extension(format!("nightly-{turn}.log")), LIMIT)
+    run_on_user_threads(command, &executable.with_extension(format!("nightly-{turn}.log")), LIMIT)
+}
+
+fn run_on_user_threads(command: Command, log: &Path, limit: Duration) -> Outcome {
+    match run_limited(command, log, limit) {
+        Outcome::Pass if was_refused(log) => Outcome::Fail("it ran on kernel threads".into()),
+        outcome => outcome,
+    }
 }
 
 /// Runs one of ours with arguments; whether it held. The last line that it prints is shown.
@@ -124,7 +132,7 @@ fn run_long(
     command.env("LD_PRELOAD", &suite.library).envs(way.env.iter().copied()).args(arguments);
     command.env("HEDDLE_CHECK", CHECK_MS);
     let log = executable.with_extension(format!("{}.long.log", way.label.replace(' ', "-")));
-    let outcome = run_limited(command, &log, limit);
+    let outcome = run_on_user_threads(command, &log, limit);
     let said = std::fs::read_to_string(&log).unwrap_or_default();
     println!("{:10} {name}: {}", way.label, said.lines().last().unwrap_or_default());
     if let Outcome::Fail(reason) = &outcome {

@@ -14,6 +14,7 @@ mod common;
 mod glibc;
 mod mariadb;
 mod memcached;
+mod open_posix;
 mod packers;
 mod python;
 mod rust;

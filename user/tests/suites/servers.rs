@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
+use std::thread;
 
 use crate::common::drawn::many;
 use crate::common::{TIME_LIMIT, ask, can_run, folder, free_port, output, serve, text};
@@ -63,7 +64,7 @@ fn nginx_serves_files_from_its_thread_pool() {
         let port = free_port();
         fs::write(&conf, nginx_conf(place, port)).expect("a configuration");
         let server = serve(&["nginx", "-p", place, "-c", conf.to_str().expect("a name")], port);
-        std::thread::scope(|scope| {
+        thread::scope(|scope| {
             for client in 0..8 {
                 scope.spawn(move || ask_nginx(port, client));
             }
@@ -74,13 +75,43 @@ fn nginx_serves_files_from_its_thread_pool() {
 }
 
 #[test]
-fn redis_counts_what_its_benchmark_sends() {
+fn redis_holds_what_it_was_sent_beside_its_benchmark() {
     if can_run(&["redis-server", "redis-benchmark"]) {
-        many("redis", redis_counts);
+        many("redis", redis_holds);
     }
 }
 
-fn redis_counts() {
+/// What a client writes to its keys: as long as no buffer's size divides.
+fn value(client: usize, key: usize, turn: usize) -> String {
+    format!("{client}/{key}/{turn};").repeat(1 + (client + key * 37) % 997)
+}
+
+/// Writes values of its own in batches and reads each of them again, in one batch with what others
+/// do to a set that all of them share.
+fn ask_redis(port: u16, client: usize) {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+    stream.set_read_timeout(Some(TIME_LIMIT)).expect("a timeout");
+    for turn in 0..20 {
+        let (mut text, mut answer) = (String::new(), String::new());
+        for key in 0..16 {
+            let (name, value) = (format!("own:{client}:{key}"), value(client, key, turn));
+            let (name_bytes, bytes) = (name.len(), value.len());
+            text += &format!("*3\r\n$3\r\nSET\r\n${name_bytes}\r\n{name}\r\n");
+            text +=
+                &format!("${bytes}\r\n{value}\r\nGET {name}\r\nSADD all {client}/{turn}/{key}\r\n");
+            answer += &format!("+OK\r\n${bytes}\r\n{value}\r\n:1\r\n");
+        }
+        ask(&mut stream, &text, &answer);
+    }
+    // As they are at the end, whatever came between.
+    for key in 0..16 {
+        let value = value(client, key, 19);
+        let answer = format!("${}\r\n{value}\r\n", value.len());
+        ask(&mut stream, &format!("GET own:{client}:{key}\r\n"), &answer);
+    }
+}
+
+fn redis_holds() {
     let (port, folder) = (free_port().to_string(), folder("redis-benchmark"));
     let place = folder.to_str().expect("a name");
     let words = ["redis-server", "--port", &port, "--bind", "127.0.0.1", "--save", "", "--dir"];
@@ -89,10 +120,16 @@ fn redis_counts() {
     let _server = serve(&[&words[..], &[place], &threads].concat(), number);
     let mut load = Command::new("redis-benchmark");
     load.args(["-p", &port, "-n", "3000", "-c", "50", "-P", "4", "-q", "-t", "set,incr"]);
-    let load = output(load);
+    let load = thread::scope(|scope| {
+        for client in 0..8 {
+            scope.spawn(move || ask_redis(number, client));
+        }
+        output(load)
+    });
     assert!(load.status.success(), "{}", text(&load.stderr));
     let mut stream = TcpStream::connect(("127.0.0.1", number)).expect("a connection");
     stream.set_read_timeout(Some(TIME_LIMIT)).expect("a timeout");
     ask(&mut stream, "GET counter:__rand_int__\r\n", "$4\r\n3000\r\n");
+    ask(&mut stream, "SCARD all\r\n", ":2560\r\n");
     fs::remove_dir_all(folder).expect("ours");
 }

@@ -98,7 +98,8 @@ static int kind_back(struct cell *cell, unsigned long *random)
 		int kind = below(random, LINK_KINDS);
 		if (is_for_one(kind) && cell->credit > 1)
 			continue;
-		if (cell->wakers == PROCESS && !is_for_processes(kind))
+		/* Signals go to the main thread's process, not to the producer. */
+		if (cell->wakers == PROCESS && (!is_for_processes(kind) || is_for_process(kind)))
 			continue;
 		return kind;
 	}

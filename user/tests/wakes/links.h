@@ -17,6 +17,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/select.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
@@ -38,6 +39,9 @@ enum link_kind {
 	EPOLL,
 	SIGWAIT,
 	SIGWAIT_PROCESS,
+	SIGNALFD,
+	SIGSUSPEND,
+	PPOLL,
 	LINK_KINDS
 };
 
@@ -46,7 +50,7 @@ static const char *const link_names[] = {
 	"cond_timedwait", "shared cond_wait", "futex",		"timed futex",
 	"shared futex", "pipe",		     "socketpair",	"eventfd",
 	"poll",		"select",	     "epoll_wait",	"sigwait",
-	"sigwaitinfo",
+	"sigwaitinfo",	"signalfd",	     "sigsuspend",	"ppoll for a handler",
 };
 
 struct link {
@@ -57,11 +61,22 @@ struct link {
 	sem_t sem;
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
-	int tokens; /* under the lock; or the futex's word */
+	int tokens; /* under the lock; or the futex's word; or what a handler has seen */
 	int ends[2], epoll;
 	pthread_t target;
 	int has_target, signal;
+	pid_t process;
 };
+
+/* Those whose signals have handlers, by signal. */
+static struct link *handled[_NSIG];
+
+static void on_token(int number)
+{
+	struct link *it = __atomic_load_n(&handled[number], __ATOMIC_ACQUIRE);
+	CHECK(it);
+	__atomic_add_fetch(&it->tokens, 1, __ATOMIC_SEQ_CST);
+}
 
 /* xorshift64 */
 static unsigned long draw(unsigned long *state)
@@ -82,23 +97,34 @@ static int is_descriptor(int kind)
 	return kind >= PIPE && kind <= EPOLL;
 }
 
+/* A signal to the process; the receiver alone does not block it, or waits for it. */
+static int is_for_process(int kind)
+{
+	return kind == SIGWAIT_PROCESS || kind == SIGNALFD || kind == PPOLL;
+}
+
+static int is_handled(int kind)
+{
+	return kind == SIGSUSPEND || kind == PPOLL;
+}
+
 /* Whether handlers may send; by one whose receiver is known only later, they may not. */
 static int is_for_handlers(int kind)
 {
 	return kind <= SEM_SHARED || kind == FUTEX || kind == FUTEX_TIMED || kind == FUTEX_SHARED ||
-	       is_descriptor(kind);
+	       is_descriptor(kind) || is_for_process(kind);
 }
 
 static int is_for_processes(int kind)
 {
 	return kind == SEM_SHARED || kind == COND_SHARED || kind == FUTEX_SHARED ||
-	       is_descriptor(kind);
+	       is_descriptor(kind) || is_for_process(kind);
 }
 
 /* One receiver, one token at a time. */
 static int is_for_one(int kind)
 {
-	return kind == SIGWAIT || kind == SIGWAIT_PROCESS;
+	return kind >= SIGWAIT;
 }
 
 static void open_ends(struct link *it, int receivers)
@@ -124,6 +150,12 @@ static void open_ends(struct link *it, int receivers)
 	}
 }
 
+static void set_of(sigset_t *set, int signal)
+{
+	sigemptyset(set);
+	sigaddset(set, signal);
+}
+
 static void link_open(struct link *it, int kind, int receivers, int signal)
 {
 	pthread_mutexattr_t mutex;
@@ -140,8 +172,17 @@ static void link_open(struct link *it, int kind, int receivers, int signal)
 	pthread_condattr_setpshared(&cond, shared);
 	CHECK_EQ(pthread_mutex_init(&it->lock, &mutex), 0);
 	CHECK_EQ(pthread_cond_init(&it->cond, &cond), 0);
+	it->process = getpid();
 	if (is_descriptor(kind))
 		open_ends(it, receivers);
+	if (is_handled(kind))
+		__atomic_store_n(&handled[signal], it, __ATOMIC_RELEASE);
+	if (kind == SIGNALFD) {
+		sigset_t set;
+		set_of(&set, signal);
+		it->ends[0] = signalfd(-1, &set, SFD_CLOEXEC);
+		CHECK(it->ends[0] >= 0);
+	}
 }
 
 static void link_close(struct link *it)
@@ -170,8 +211,8 @@ static long futex(struct link *it, int operation, int value, const struct timesp
 
 static void link_signal(struct link *it)
 {
-	if (it->kind == SIGWAIT_PROCESS) {
-		CHECK_EQ(kill(getpid(), it->signal), 0);
+	if (is_for_process(it->kind)) {
+		CHECK_EQ(kill(it->process, it->signal), 0);
 		return;
 	}
 	while (!__atomic_load_n(&it->has_target, __ATOMIC_ACQUIRE))
@@ -211,7 +252,7 @@ static void link_send(struct link *it, long value)
 		__atomic_add_fetch(&it->tokens, 1, __ATOMIC_SEQ_CST);
 		CHECK(futex(it, FUTEX_WAKE, 1, NULL) >= 0);
 		break;
-	case SIGWAIT ... SIGWAIT_PROCESS:
+	case SIGWAIT ... PPOLL:
 		link_signal(it);
 		break;
 	default:
@@ -328,20 +369,53 @@ static void take_descriptor(struct link *it)
 	}
 }
 
-static void take_signal(struct link *it)
+static void take_waited_signal(struct link *it, const sigset_t *set)
 {
-	sigset_t set;
 	int number;
-	sigemptyset(&set);
-	sigaddset(&set, it->signal);
 	if (it->kind == SIGWAIT) {
-		CHECK_EQ(sigwait(&set, &number), 0);
+		CHECK_EQ(sigwait(set, &number), 0);
 	} else {
 		siginfo_t info;
-		while ((number = sigwaitinfo(&set, &info)) < 0)
+		while ((number = sigwaitinfo(set, &info)) < 0)
 			CHECK_EQ(errno, EINTR);
 	}
 	CHECK_EQ(number, it->signal);
+}
+
+static void take_read_signal(struct link *it)
+{
+	struct signalfd_siginfo info;
+	ssize_t done;
+	while ((done = read(it->ends[0], &info, sizeof(info))) < 0)
+		CHECK_EQ(errno, EINTR);
+	CHECK_EQ(done, sizeof(info));
+	CHECK_EQ(info.ssi_signo, it->signal);
+}
+
+/* The handler runs in the wait alone. */
+static void take_handled_signal(struct link *it)
+{
+	sigset_t let;
+	CHECK_EQ(pthread_sigmask(SIG_BLOCK, NULL, &let), 0);
+	CHECK_EQ(sigdelset(&let, it->signal), 0);
+	while (__atomic_load_n(&it->tokens, __ATOMIC_SEQ_CST) == 0) {
+		int done = it->kind == PPOLL ? ppoll(NULL, 0, NULL, &let) : sigsuspend(&let);
+		CHECK_EQ(done, -1);
+		CHECK_EQ(errno, EINTR);
+	}
+	__atomic_sub_fetch(&it->tokens, 1, __ATOMIC_SEQ_CST);
+}
+
+static void take_signal(struct link *it)
+{
+	sigset_t set;
+	set_of(&set, it->signal);
+	if (is_handled(it->kind))
+		take_handled_signal(it);
+	else if (it->kind == SIGNALFD)
+		take_read_signal(it);
+	else
+		take_waited_signal(it, &set);
 }
 
 /* Takes a token; which one of all that were received. */

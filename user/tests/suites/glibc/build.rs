@@ -88,15 +88,15 @@ pub fn at_once_each<T: Sync, R: Send>(
     done.into_inner().unwrap()
 }
 
-/// The source, if it is to be had; says so if not.
-pub fn source(folder: &Path) -> Option<PathBuf> {
+/// The source of a package, if it is to be had; says so if not.
+pub fn source(package: &str, folder: &Path) -> Option<PathBuf> {
     let place = folder.join("source");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/package-source");
     let mut fetch = Command::new(script);
-    fetch.arg("glibc").arg(&place);
+    fetch.arg(package).arg(&place);
     let fetched = output_within(fetch, LIMIT);
     if !fetched.status.success() {
-        println!("skip: glibc's source is not to be had: {}", text(&fetched.stderr).trim());
+        println!("skip: {package}'s source is not to be had: {}", text(&fetched.stderr).trim());
         return None;
     }
     Some(place)

@@ -8,7 +8,7 @@
 //!
 //! Invariant: every program has a time limit, and none of its processes outlives it.
 
-mod build;
+pub mod build;
 mod lists;
 
 use std::collections::BTreeMap;
@@ -206,7 +206,7 @@ fn tests_of_glibc_hold() {
         return;
     }
     let folder = folder("glibc");
-    let Some(source) = build::source(&folder) else {
+    let Some(source) = build::source("glibc", &folder) else {
         return fs::remove_dir_all(folder).expect("ours");
     };
     let programs = build::programs(&source, &folder);
