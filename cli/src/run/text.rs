@@ -26,13 +26,20 @@ What differs for the program:
   threads are not seen. Where no second process fits, a line says so and it runs alone.
 
 What differs with --threads user:
+  The library that makes the threads comes last in LD_PRELOAD, so what else stands there wraps its
+  functions. A library that the program is linked with, or that stands behind it, and that
+  wraps what threads wait in (connect, read, poll) leaves it on kernel threads; a line says so.
+  A filter on system calls that the program sets itself has to allow what heddle calls, too. One
+  that does not, and is set before the first thread, leaves it on kernel threads, and a line says
+  so; one that is set beside threads, and kills, is told of by a line.
   The main thread stays a kernel thread, and so does a thread with a stack of the program's own,
   with a guard of more than a page or with a real-time policy in its attributes. Mutexes that
   inherit priority or have a ceiling raise nobody's; those that are robust or shared with other
   processes are the C library's. One that inherits priority and was made by a process that heddle
   does not run is refused (ENOTSUP). The processors and the niceness that a thread is given, and its
-  priority at a disk, are told again, by name and by number, and act on nothing; what takes a
-  privilege there takes none.
+  priority at a disk, are told again, by name and by number, and act on nothing but its children,
+  which have them: those that it forks at once, programs that it starts as soon as these have
+  begun (not by popen); what takes a privilege there takes none.
   A thread's number (gettid) is one that the kernel has for no thread, above 2^29: /proc/PID/task
   and /proc/TID do not have it, fcntl and ioctl do not take it for the owner of a file's signals
   (F_SETOWN_EX, FIOSETOWN: ESRCH), nor pidfd_open, and /proc/thread-self is the worker that the
@@ -65,16 +72,20 @@ What differs with --threads user:
   In a job in the background a thread is not stopped by SIGTTIN or SIGTTOU: it waits for the
   terminal's input, and fails with EIO when there is some; what it writes below stty tostop, and
   what it sets (tcsetattr, tcsetpgrp), is done.
+  A signal that is sent to a thread (pthread_kill, raise, a timer's SIGEV_THREAD_ID) is told by no
+  descriptor of signalfd, but by sigwaitinfo and its kin; one that is sent to the process by both.
   A descriptor of signalfd tells of no SIGPIPE, SIGXFSZ, SIGPROF, SIGVTALRM and SIGURG that are sent
   to the process.
-  From the first thread on heddle keeps descriptors open in the process: two to five for each worker
-  and seven or eight more; fewer workers run where they would have more than half of RLIMIT_NOFILE,
-  which a line says. They stand from 1000 on, then from 768 and 512 on, and where RLIMIT_NOFILE
-  is lower near its end, so the program's numbers are those that it would have. For an instant each
-  has the lowest free number, a new worker's later on too, and so has what heddle looks up in /proc:
-  socket, pipe, dup and others that wait for nothing are held until then, but what another thread
-  gets in that instant from open, accept, recvmsg, the C library (fopen) or by syscall() may have
-  the next one. exec closes them, a forked child may.
+  From the first thread on heddle keeps descriptors open in the process: two to five for each
+  worker and seven or eight more; one that stands in for a blocked one has none until a thread
+  waits for a descriptor there, and such ones take no more than a quarter of RLIMIT_NOFILE:
+  threads beyond that look for their events every 10 ms. Fewer workers run where they would have
+  more than half of RLIMIT_NOFILE. A line says either. They stand from 1000 on, then from 768 and
+  512 on, and where RLIMIT_NOFILE is lower near its end, so the program's numbers are those that
+  it would have. For an instant each has the lowest free number, a new worker's later on too, and
+  so has what heddle looks up in /proc: socket, pipe, dup and others that wait for nothing are
+  held until then, but what another thread gets in that instant from open, accept, recvmsg, the C
+  library (fopen) or by syscall() may have the next one. exec closes them, a forked child may.
   To close, close_range, closefrom, dup2 and dup3 of the program they are none (EBADF). It must not
   close them by syscall(), nor put others there so: then threads that wait for a descriptor wait for
   ever, and what stands there instead may be written to. They count for
@@ -94,9 +105,12 @@ What differs with --threads user:
   heddle allocates.
   What the kernel keeps for each kernel thread a thread cannot change, for it would hold for its
   worker: identities by system call and setfsuid, capset, unshare, setns, seccomp and what prctl
-  has of that, personality, ptrace. These fail with EPERM, and a line says which; the main thread
-  and children change them as ever. What the main thread, or another kernel thread of the
-  program's, makes after such a change are kernel threads, which inherit it, and a line says so.
+  has of that, personality, ptrace, the base of a segment (arch_prctl; the instruction wrgsbase sets
+  the worker's). These fail with EPERM, and a line says which; the main thread and children change
+  them as ever. What the main thread, or another kernel thread of the program's, makes after such a
+  change are kernel threads, which inherit it, and a line says so. Nor does perf_event_open know a
+  thread: who counts itself counts its worker. A child that a thread makes by clone in its own
+  memory (CLONE_VM), and does not wait for as vfork does, must not call what waits.
   Memory policies are accepted and act on nothing; a deadline for the scheduler is refused with
   EPERM, set_robust_list with ENOSYS. By system call a futex that inherits priorities goes by kernel
   threads, and fails (EDEADLK, ESRCH) where it has to wait for a thread. A thread that waits for one
