@@ -8,7 +8,7 @@
 //!
 //! Of `counts.rs` weaker forms fail: who was closed out tries; who closes does not wait for those
 //! who try, or for whom the file is ready; who tries is not counted; a copy is offered after those
-//! for whom it is count no more.
+//! for whom it is count no more. And of `told.rs`: without either fence; without the second look.
 //!
 //! `RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test -p heddle-user --release --test loom`
 
@@ -28,6 +28,9 @@ mod counts;
 mod kept;
 #[path = "../src/threads/signals/news.rs"]
 mod news;
+#[allow(dead_code)]
+#[path = "../src/threads/signals/told.rs"]
+mod told;
 
 /// loom's atomics, which have no const constructor, made on their first use; and a kernel.
 #[allow(dead_code)]
@@ -131,6 +134,46 @@ mod model {
         let _awake = kernel.0.lock().unwrap();
         kernel.1.notify_one();
     }
+}
+
+/// Two are sent while the thread asks what is pending, and waits where there is nothing.
+#[test]
+fn who_waits_for_what_descriptors_tell_is_called_or_asks_again() {
+    loom::model(|| {
+        let told = Arc::new(told::Told::new());
+        let (pending, called) = (Arc::new(AtomicU32::new(0)), Arc::new(model::AtomicU32::new(0)));
+        told.look();
+        assert!(!told.begin(true) && called.load(Relaxed) == 0);
+        told.end();
+        let sender = {
+            let (told, pending, called) = (told.clone(), pending.clone(), called.clone());
+            thread::spawn(move || {
+                for _ in 0..2 {
+                    pending.fetch_add(1, Relaxed);
+                    told.sent();
+                    if told.waits() {
+                        called.fetch_add(1, Release);
+                        model::futex_wake(&called);
+                    }
+                }
+            })
+        };
+        let mut taken = 0;
+        while taken < 2 {
+            // As a wait that is called before it begins: it does not.
+            let before = called.load(Acquire);
+            told.look();
+            match pending.swap(0, Relaxed) {
+                0 if told.begin(true) => {}
+                0 => {
+                    model::futex_wait(&called, before, None);
+                    told.end();
+                }
+                some => taken += some,
+            }
+        }
+        sender.join().unwrap();
+    });
 }
 
 /// Each handler with flags and a mask of its own: what is read belongs together.

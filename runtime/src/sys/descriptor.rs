@@ -79,7 +79,7 @@ pub fn read<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a str> {
 }
 
 /// All of a file of the kernel's.
-pub(crate) fn read_all(path: &CStr) -> Option<Vec<u8>> {
+pub fn read_all(path: &CStr) -> Option<Vec<u8>> {
     low(|| {
         let file = Brief::open(path).ok()?;
         let mut bytes = Vec::with_capacity(PART_BYTES);

@@ -11,7 +11,7 @@ use libc::{iovec, mode_t, off_t};
 use super::transfer::{BYTES_MAX, HERE, Parts, read, write};
 use super::{
     Result, Stop, checked, comm, devices, disk, exported, in_place, interruptible, known, made,
-    made_int, waited,
+    made_int, signalfd, waited,
 };
 use crate::threads::signals::actions;
 use crate::threads::{self, fork};
@@ -200,10 +200,12 @@ fn copied(fd: c_int, number: c_int, flags: c_int, copy: impl FnOnce() -> c_int) 
     comm::before_close(number);
     waited::before_copy(fd, number, flags);
     // A child in its parent's memory has a table of its own.
-    if !fork::has_full() || actions::is_in_vfork() {
-        return copy();
-    }
-    descriptor::put(number, copy)
+    let put = if !fork::has_full() || actions::is_in_vfork() {
+        copy()
+    } else {
+        descriptor::put(number, copy)
+    };
+    signalfd::copied(fd, put)
 }
 
 // SAFETY: the C library's.

@@ -10,8 +10,8 @@
 //! is at its end.)
 
 use core::ffi::c_int;
-use core::sync::atomic::AtomicU8;
 use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicU8};
 
 use super::disk;
 
@@ -28,6 +28,11 @@ const BUFFERED: u8 = 4;
 const UNTRIED: u8 = 8;
 /// It is of a file system that does not live in memory.
 const STORED: u8 = 16;
+/// It tells of signals, or is an epoll set, which may have one that does.
+const TELLS: u8 = 32;
+
+/// Whether one tells of signals.
+static DO_SOME_TELL: AtomicBool = AtomicBool::new(false);
 
 static HINTS: [AtomicU8; KNOWN] = [const { AtomicU8::new(0) }; KNOWN];
 
@@ -41,8 +46,7 @@ fn is(fd: c_int, hint: u8) -> bool {
 
 fn note(fd: c_int, hint: u8) {
     if let Some(hints) = of(fd) {
-        // One that is lost is found again.
-        hints.store(hints.load(Relaxed) | hint, Relaxed);
+        hints.fetch_or(hint, Relaxed);
     }
 }
 
@@ -103,6 +107,35 @@ pub fn is_stored(fd: c_int) -> bool {
 /// It does.
 pub fn note_stored(fd: c_int) {
     note(fd, STORED);
+}
+
+/// Whether it may come to tell of signals while somebody waits for it.
+#[inline]
+pub fn may_tell(fd: c_int) -> bool {
+    is(fd, TELLS)
+}
+
+/// Whether it tells of signals, or may have one in its set that does.
+#[inline]
+pub fn tells(fd: c_int) -> bool {
+    DO_SOME_TELL.load(Relaxed) && may_tell(fd)
+}
+
+/// Whether any does.
+#[inline]
+pub fn do_some_tell() -> bool {
+    DO_SOME_TELL.load(Relaxed)
+}
+
+/// It tells of signals.
+pub fn note_tells(fd: c_int) {
+    note_may_tell(fd);
+    DO_SOME_TELL.store(true, Relaxed);
+}
+
+/// It is an epoll set, or a copy of what may tell.
+pub fn note_may_tell(fd: c_int) {
+    note(fd, NO_SOCKET | TELLS);
 }
 
 /// It was opened with these flags.

@@ -11,7 +11,7 @@ use libc::off_t;
 
 use super::{
     Result, Stop, checked, exported, interruptible, interruptible_on, made_int, made_on_int,
-    numbers,
+    numbers, signalfd,
 };
 
 /// Makes `call` with `attempt`, which does not wait; `None` if somebody has the lock.
@@ -36,7 +36,8 @@ fn control(fd: c_int, command: c_int, argument: usize) -> c_int {
         libc::F_OFD_SETLKW => made_int(|| lock(libc::F_OFD_SETLK, command, call)),
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {
             // SAFETY: no pointers.
-            numbers::lowest(|| unsafe { libc::fcntl(fd, command, argument) })
+            let copy = || unsafe { libc::fcntl(fd, command, argument) };
+            signalfd::copied(fd, numbers::lowest(copy))
         }
         _ => made_on_int(|| checked(call(command))),
     }

@@ -13,6 +13,7 @@
 //! | a connection | the same where the other end is in this machine; else the blocking pool |
 //! | several descriptors | ask without sleeping; if in vain, wait until one of them is ready |
 //! | an epoll set | the same, it is a descriptor itself |
+//! | signals, by `signalfd` | the same, and it is called for those that are sent to it |
 //! | time | the worker's timers |
 //! | a child | its pidfd |
 //! | what has no descriptor (`flock`, `getaddrinfo`) | a kernel thread of the blocking pool |
@@ -50,6 +51,7 @@ mod sendfile;
 mod shell;
 pub mod shells;
 mod signal;
+pub mod signalfd;
 mod sleep;
 mod socket;
 mod sockets;
@@ -211,9 +213,11 @@ fn wait_ready_unless(
     always: bool,
 ) -> Result<Trying> {
     loop {
+        let Some(asking) = signalfd::begin(target.fd) else { return Ok(Trying::default()) };
         let waiting = Waiting::begin(target.fd, interest);
         let is_meant = || waiting.is_meant();
         let ended = raw::wait_ready_while(target.fd, interest, deadline, is_meant);
+        drop(asking);
         if ended.is_err() {
             waiting.leaves_it_armed();
         }

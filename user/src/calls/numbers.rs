@@ -10,7 +10,7 @@ use core::ffi::{c_char, c_int, c_uint};
 
 use heddle::raw::descriptor;
 
-use super::exported;
+use super::{exported, signalfd};
 use crate::threads::fork;
 use crate::threads::signals::actions;
 
@@ -27,7 +27,7 @@ pub fn lowest(call: impl FnOnce() -> c_int) -> c_int {
 exported! {
     (heddle_user_dup) (fd: c_int) -> c_int {
         // SAFETY: no pointers; so below, where nothing is said.
-        lowest(|| unsafe { libc::dup(fd) })
+        signalfd::copied(fd, lowest(|| unsafe { libc::dup(fd) }))
     }
 
     (heddle_user_pipe, heddle_user___pipe) (ends: *mut c_int) -> c_int {
@@ -59,12 +59,12 @@ exported! {
 
     (heddle_user_epoll_create) (size: c_int) -> c_int {
         // SAFETY: see the first.
-        lowest(|| unsafe { libc::epoll_create(size) })
+        signalfd::made_set(lowest(|| unsafe { libc::epoll_create(size) }))
     }
 
     (heddle_user_epoll_create1) (flags: c_int) -> c_int {
         // SAFETY: see the first.
-        lowest(|| unsafe { libc::epoll_create1(flags) })
+        signalfd::made_set(lowest(|| unsafe { libc::epoll_create1(flags) }))
     }
 
     (heddle_user_timerfd_create) (clock: c_int, flags: c_int) -> c_int {

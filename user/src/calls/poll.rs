@@ -21,7 +21,7 @@ use libc::{epoll_event, nfds_t, pollfd, sigset_t, timespec};
 use super::waited::{Done, resumed_with};
 use super::{
     Result, Stop, Target, Trying, Waiting, checked, devices, exported, interruptible, made_int,
-    mask, sleep, turns, wait_ready_once,
+    mask, signalfd, sleep, turns, wait_ready_once,
 };
 use crate::sys::{direct, probed};
 use crate::threads::signals::{self, Masked, Ran};
@@ -95,7 +95,7 @@ fn wait(fds: &mut [pollfd], limit: Limit, mut tried: Tried) -> Result<isize> {
     loop {
         // SAFETY: a valid slice.
         let ready = unsafe { direct::poll(fds.as_mut_ptr(), fds.len() as nfds_t) };
-        match checked(ready as isize) {
+        match checked(ready as isize).map(|ready| signalfd::add(fds, ready)) {
             Ok(0) if !limit.is_over() => {}
             Err(Stop::Error(libc::EINTR)) => continue,
             other => return other,
@@ -149,7 +149,8 @@ fn wait_alone(entry: &pollfd, interest: Interest, deadline: u64) -> Result<Tried
 /// goes on until one of the files is ready, as in the kernel.
 fn has_something(fds: &mut [pollfd]) -> bool {
     // SAFETY: a valid slice.
-    unsafe { direct::poll(fds.as_mut_ptr(), fds.len() as nfds_t) > 0 }
+    let ready = unsafe { direct::poll(fds.as_mut_ptr(), fds.len() as nfds_t) } as isize;
+    signalfd::add(fds, ready) > 0
 }
 
 fn wait_several(fds: &[pollfd], deadline: u64) -> Result<Tried> {
@@ -158,9 +159,11 @@ fn wait_several(fds: &[pollfd], deadline: u64) -> Result<Tried> {
     // With the copy of each file whose number was closed.
     let (mut entries, mut kept) = (Cow::Borrowed(fds), Vec::new());
     loop {
+        let Some(asking) = signalfd::begin_several(&entries) else { return Ok(Tried::default()) };
         let waiting = entries.iter().map(begin).collect::<Vec<_>>();
         let are_meant = || waiting.iter().all(Waiting::is_meant);
         let ended = raw::wait_several(&entries, deadline, are_meant).map_err(Stop::from);
+        drop(asking);
         waiting.iter().for_each(Waiting::leaves_it_armed);
         let (mut several, mut is_changed) = (Vec::with_capacity(waiting.len()), false);
         for (index, waiting) in waiting.into_iter().enumerate() {
@@ -262,7 +265,7 @@ fn poll_now(fds: *mut pollfd, count: nfds_t, limit: Limit) -> Result<isize> {
 /// The descriptor of the caller's one entry, if the reactor knows what it is waited for.
 fn waited_alone(entry: *const pollfd) -> Option<c_int> {
     let entry = probed::read(entry).ok()?;
-    interest_of(entry.events).filter(|_| entry.fd >= 0)?;
+    interest_of(entry.events).filter(|_| entry.fd >= 0 && !signalfd::has_some(entry.fd))?;
     Some(entry.fd)
 }
 
@@ -273,7 +276,8 @@ fn ask(fds: *mut pollfd, count: nfds_t) -> Result<isize> {
         match checked(unsafe { direct::poll(fds, count) } as isize) {
             // The worker was asked to let others go on.
             Err(Stop::Error(libc::EINTR)) => {}
-            ready => return ready,
+            // SAFETY: the kernel has accepted the caller's entries.
+            ready => return ready.map(|ready| unsafe { signalfd::add_to(fds, count, ready) }),
         }
     }
 }
@@ -386,11 +390,15 @@ fn epoll_wait_now(
             // SAFETY: the caller's events.
             match checked(unsafe { direct::epoll_wait(fd, events, count) } as isize) {
                 Err(Stop::Error(libc::EINTR)) => {}
-                ready => return ready,
+                ready => {
+                    // SAFETY: the kernel has accepted the caller's place.
+                    return ready.map(|ready| unsafe { signalfd::tell(fd, events, count, ready) });
+                }
             }
         }
     };
-    let may_wait = limit != Limit::Not && is_room(events, count);
+    // A wait does not end by what was pending before.
+    let may_wait = limit != Limit::Not && is_room(events, count) && !signalfd::has_some(fd);
     let ready = if may_wait { turns::first_ask(fd, || ask(fd)) } else { ask(fd) };
     if ready != Ok(0) || limit == Limit::Not {
         return ready;

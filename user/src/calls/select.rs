@@ -20,7 +20,7 @@ use libc::{fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 
 use super::mask::kernels_wait;
 use super::poll::{Limit, Tried, timeout_is_no_error, wait_once, with_mask};
-use super::{Result, Stop, checked, exported, interruptible, made_int};
+use super::{Result, Stop, checked, exported, interruptible, made_int, signalfd};
 use crate::real;
 use crate::sys::{descriptors, direct, probed};
 
@@ -109,6 +109,7 @@ impl Sets {
             // SAFETY: valid entries.
             unsafe { direct::poll(entries.as_mut_ptr(), entries.len() as nfds_t) as isize }
         });
+        let ready = ready.map(|ready| signalfd::add(entries, ready));
         let are_wrong = || entries.iter().any(|entry| entry.revents & libc::POLLNVAL != 0);
         if ready.is_err() || !were && are_wrong() {
             told.clone_from(wanted);

@@ -15,7 +15,7 @@ use libc::{iovec, msghdr, off_t};
 use self::file::is_gone;
 use super::{
     Limit, Result, Stop, Target, Trying, checked, deadline_of, disk, flags_of, is_nonblocking,
-    known, signal, sockets, timeout_is_again, turns, wait_ready, wait_ready_once,
+    known, signal, signalfd, sockets, timeout_is_again, turns, wait_ready, wait_ready_once,
     wait_ready_unless,
 };
 use crate::errno;
@@ -102,6 +102,9 @@ impl Transfer {
     fn attempt(&mut self, parts: Parts) -> isize {
         let Parts { first, count, .. } = parts;
         let Transfer { target: Target { fd, .. }, direction, offset, flags, limit, .. } = *self;
+        if let Some(told) = self.attempt_signals(parts) {
+            return told;
+        }
         if limit.always && direction == Direction::Write && sockets::is_broken(fd) {
             return 0;
         }
@@ -180,6 +183,13 @@ impl Transfer {
             return None;
         }
         Some(moved)
+    }
+
+    /// A read of signals that were sent to the thread.
+    fn attempt_signals(&self, parts: Parts) -> Option<isize> {
+        let Transfer { target: Target { fd, .. }, direction, offset, .. } = *self;
+        let reads = direction == Direction::Read && offset == HERE;
+        if reads && known::tells(fd) { signalfd::read(fd, parts) } else { None }
     }
 
     /// As much as the kernel takes at once.
@@ -281,6 +291,9 @@ impl Transfer {
         let mut deadline = None;
         let mut trying = Trying::default();
         loop {
+            if let Some(told) = self.attempt_signals(parts) {
+                return checked(told);
+            }
             // Of what a read is told no other thread's read is told as well.
             let hold = reads.then(|| hold::reader(self.target.fd));
             if let Some(None) = hold {

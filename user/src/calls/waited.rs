@@ -34,7 +34,7 @@ use heddle::raw::{self, Interest};
 use self::copies::Copies;
 use self::counts::{Closing, Counts, READS, TRIES, WRITES};
 pub use self::target::{Target, resumed_with};
-use super::{disk, known};
+use super::{disk, known, signalfd};
 use crate::errno;
 use crate::sys::direct;
 use crate::threads::fork;
@@ -252,6 +252,7 @@ impl Offer {
             return Offer::Nothing;
         };
         known::forget(copy);
+        signalfd::copied(number, copy);
         match with_copies(|copies| copies.offer(number, copy)) {
             Some(place) => Offer::Made(number, Kept { place, fd: copy }),
             None => {

@@ -3,9 +3,10 @@
 //! Taken are the calls that would tell of the worker instead of the thread, change it, or hold it:
 //! futex on a word of this process, for all threads, in all of its calls, and `rt_sigaction`; what
 //! takes or tells a full thread's number; its CPU time, the yield, its mask, its alternate stack,
-//! its end, and what is in `scheduling.rs`, `kept.rs` and `rings.rs`, for full threads; a fork. All
-//! else goes to the kernel; what may sleep there so that the signals of a full thread end it. At
-//! the end of each call a thread answers what it was called for meanwhile.
+//! its end, and what is in `scheduling.rs`, `kept.rs` and `rings.rs`, for full threads; a fork. A
+//! descriptor that `signalfd` makes is noted. All else goes to the kernel; what may sleep there so
+//! that the signals of a full thread end it. At the end of each call a thread answers what it was
+//! called for meanwhile.
 //!
 //! # Safety
 //! For the exported function: as the C library's function of the same name.
@@ -14,7 +15,7 @@ use core::ffi::{c_int, c_long, c_ulong};
 
 use super::futex::{self, Call};
 use super::{cpu_clock, identity, interruptible, kept, own_memory, rings, scheduling};
-use crate::calls::mask;
+use crate::calls::{mask, signalfd};
 use crate::errno;
 use crate::threads::signals::{self, Ran, actions, alternate, to_process};
 use crate::threads::{cancel, end, fork, is_number, kernel, running};
@@ -72,6 +73,9 @@ pub(super) fn by_number(number: c_long, arguments: [usize; 6]) -> c_long {
         libc::SYS_clone | libc::SYS_clone3 | FORK if makes_process(number, a, b) => {
             return forked(number, arguments);
         }
+        libc::SYS_signalfd4 | SIGNALFD => {
+            return signalfd::made(real(number, arguments) as c_int, b as *const u64).into();
+        }
         futex::WAITV | futex::WAIT => {
             return futex::waiting_in_kernel(|| of_thread(number, arguments));
         }
@@ -89,9 +93,13 @@ pub(super) fn by_number(number: c_long, arguments: [usize; 6]) -> c_long {
 
 #[cfg(target_arch = "x86_64")]
 const FORK: c_long = libc::SYS_fork;
-/// No call has it: elsewhere there is only `clone`.
+#[cfg(target_arch = "x86_64")]
+const SIGNALFD: c_long = libc::SYS_signalfd;
+/// No call has it: elsewhere there are only `clone` and `signalfd4`.
 #[cfg(not(target_arch = "x86_64"))]
 const FORK: c_long = -1;
+#[cfg(not(target_arch = "x86_64"))]
+const SIGNALFD: c_long = -2;
 
 /// Whether a call makes a process that goes on here in memory of its own. What a new thread needs
 /// besides, or a child in this memory or on another stack, is its maker's to give.

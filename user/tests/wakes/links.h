@@ -40,6 +40,7 @@ enum link_kind {
 	SIGWAIT,
 	SIGWAIT_PROCESS,
 	SIGNALFD,
+	SIGNALFD_OWN,
 	SIGSUSPEND,
 	PPOLL,
 	LINK_KINDS
@@ -50,7 +51,8 @@ static const char *const link_names[] = {
 	"cond_timedwait", "shared cond_wait", "futex",		"timed futex",
 	"shared futex", "pipe",		     "socketpair",	"eventfd",
 	"poll",		"select",	     "epoll_wait",	"sigwait",
-	"sigwaitinfo",	"signalfd",	     "sigsuspend",	"ppoll for a handler",
+	"sigwaitinfo",	"signalfd",	     "own signalfd",	"sigsuspend",
+	"ppoll for a handler",
 };
 
 struct link {
@@ -177,7 +179,7 @@ static void link_open(struct link *it, int kind, int receivers, int signal)
 		open_ends(it, receivers);
 	if (is_handled(kind))
 		__atomic_store_n(&handled[signal], it, __ATOMIC_RELEASE);
-	if (kind == SIGNALFD) {
+	if (kind == SIGNALFD || kind == SIGNALFD_OWN) {
 		sigset_t set;
 		set_of(&set, signal);
 		it->ends[0] = signalfd(-1, &set, SFD_CLOEXEC);
@@ -385,7 +387,10 @@ static void take_waited_signal(struct link *it, const sigset_t *set)
 static void take_read_signal(struct link *it)
 {
 	struct signalfd_siginfo info;
+	struct pollfd entry = { .fd = it->ends[0], .events = POLLIN };
 	ssize_t done;
+	while (*it->received % 2 && (done = poll(&entry, 1, -1)) != 1)
+		CHECK_EQ(errno, EINTR);
 	while ((done = read(it->ends[0], &info, sizeof(info))) < 0)
 		CHECK_EQ(errno, EINTR);
 	CHECK_EQ(done, sizeof(info));
@@ -412,7 +417,7 @@ static void take_signal(struct link *it)
 	set_of(&set, it->signal);
 	if (is_handled(it->kind))
 		take_handled_signal(it);
-	else if (it->kind == SIGNALFD)
+	else if (it->kind == SIGNALFD || it->kind == SIGNALFD_OWN)
 		take_read_signal(it);
 	else
 		take_waited_signal(it, &set);

@@ -16,7 +16,8 @@
 //! 2. A wait that a call has ended goes on, or fails with EINTR, as [`interrupted`] says.
 //! 3. Signals that the thread has blocked stay pending until it unblocks them or waits for them. It
 //!    is not called for them: the sender adds one before it looks at the mask, and the thread
-//!    changes the mask before it looks at what is pending.
+//!    changes the mask before it looks at what is pending. Who waits for what descriptors tell of
+//!    them is called all the same (`told.rs`).
 //! 4. What is pending of a signal that the program begins to ignore is discarded (`discard.rs`).
 //! 5. A call that waits with another mask ([`Masked`]) looks itself for what this mask lets
 //!    through, and nobody else does meanwhile: a handler that ran elsewhere would not end the wait.
@@ -53,6 +54,7 @@ pub mod stray;
 mod timed;
 pub mod timers;
 pub mod to_process;
+mod told;
 mod urgent;
 
 use core::cell::Cell;
@@ -68,6 +70,7 @@ use libc::{pthread_t, siginfo_t, ucontext_t};
 use self::actions::{OF_C_LIBRARY, action_of};
 use self::alternate::Alternate;
 use self::pending::{Added, Pending};
+use self::told::Told;
 use super::{Pthread, find, fork, registry, this, with_number};
 use crate::calls::mask;
 use crate::errno;
@@ -80,7 +83,7 @@ pub use self::called::{answer_unless_others_allocate, prepare_to_leave};
 pub use self::masked::Masked;
 pub use self::pending::bit;
 pub use self::queue::queue_info;
-pub use self::sent::{SI_TKILL, SIGNALS, info_of};
+pub use self::sent::{SI_TKILL, SIGNALS, fields_of, info_of};
 
 /// Signals whose default is to be ignored.
 const IGNORED: u64 = bit(libc::SIGCHLD) | bit(libc::SIGURG) | bit(libc::SIGWINCH);
@@ -95,6 +98,8 @@ pub struct Signals {
     wanted: AtomicU64,
     /// One that was sent to the process may be for it.
     look: AtomicBool,
+    /// What descriptors tell of them.
+    pub told: Told,
     /// The mask to come, of a thread in a call with another one: see item 5 of the protocol. Its
     /// own.
     masked: Cell<Option<u64>>,
@@ -110,6 +115,7 @@ impl Signals {
             blocked: AtomicU64::new(blocked),
             wanted: AtomicU64::new(0),
             look: AtomicBool::new(false),
+            told: Told::new(),
             masked: Cell::new(None),
             alternate: Alternate::new(),
             shared_wait: shared::Place::new(),
@@ -140,11 +146,21 @@ impl Signals {
 
     /// Takes one of `signals` that is pending for the calling thread, or for the process.
     pub fn take(&self, signals: u64) -> Option<siginfo_t> {
+        self.take_own(signals).or_else(|| process::take(self, signals))
+    }
+
+    /// Takes one of `signals` that was sent to the calling thread.
+    pub fn take_own(&self, signals: u64) -> Option<siginfo_t> {
         let own = {
             let _pin = raw::pin();
             self.pending.take(signals)
         };
-        own.map(timers::taken).or_else(|| process::take(self, signals))
+        own.map(timers::taken)
+    }
+
+    /// What was sent to the calling thread and is pending.
+    pub fn sent(&self) -> u64 {
+        self.pending.set()
     }
 
     /// As [`Signals::take`] of a thread that begins to wait, or goes on waiting, for `signals`
@@ -236,7 +252,7 @@ fn send_info(target: &Pthread, info: &siginfo_t) -> c_int {
         Some(me) if ptr::eq(me, target) && me.signals.masked.get().is_some() => {}
         Some(me) if ptr::eq(me, target) => drop(deliver(me)),
         // Item 3 of the protocol; a wait goes on, as nothing has come to it.
-        _ if !target.signals.lets_through(bit(info.si_signo)) => {}
+        _ if !target.signals.lets_through(bit(info.si_signo)) && !target.signals.told.waits() => {}
         _ => raw::when_unpinned(call, target.slot.load(Relaxed) as usize),
     }
     0
@@ -266,6 +282,7 @@ fn add(target: &Pthread, info: &siginfo_t) -> Option<c_int> {
         Added::Bare => _ = timers::dropped(info),
         Added::Refused => return Some(libc::EAGAIN),
     }
+    target.signals.told.sent();
     None
 }
 

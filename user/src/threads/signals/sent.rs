@@ -49,6 +49,12 @@ impl Sent {
     }
 }
 
+/// What a `siginfo_t` begins with: a timer's number and overruns lie where a sender's ids do.
+pub fn fields_of(info: &siginfo_t) -> Sent {
+    // SAFETY: it begins like that.
+    unsafe { (&raw const *info).cast::<Sent>().read() }
+}
+
 /// Where a `siginfo_t` has nothing. The kernel leaves what stands there as it is.
 pub fn unused(info: &mut siginfo_t) -> &mut c_int {
     // SAFETY: it begins like that.

@@ -26,7 +26,7 @@ use libc::{clockid_t, pid_t, sigevent, siginfo_t, timer_t};
 use rustix::thread::futex::{self, Flags};
 
 use super::actions::is_in_vfork;
-use super::sent::Sent;
+use super::sent::fields_of;
 use super::{SIGNALS, bit, process, send_info_to};
 use crate::calls::mask;
 use crate::errno;
@@ -74,19 +74,13 @@ fn slot_of(number: i32) -> Option<&'static Slot> {
     SLOTS.iter().find(|slot| slot.number.load(Acquire) == number)
 }
 
-/// What a timer's signal tells: its number and overruns lie where a sender's ids do.
-fn fields(info: &siginfo_t) -> Sent {
-    // SAFETY: it begins like that.
-    unsafe { (&raw const *info).cast::<Sent>().read() }
-}
-
 /// A thread takes this signal: if it is a timer's, the next one may be sent, and this one tells of
 /// what came since.
 pub fn taken(info: siginfo_t) -> siginfo_t {
     if info.si_code != libc::SI_TIMER {
         return info;
     }
-    let mut sent = fields(&info);
+    let mut sent = fields_of(&info);
     let Some(slot) = slot_of(sent.pid as i32) else { return info };
     // ORDER: AcqRel: this signal was taken before the next one is sent.
     sent.uid = sent.uid.wrapping_add(slot.state.swap(0, AcqRel) & !PENDING);
@@ -114,7 +108,7 @@ pub fn discarded(signals: u64) {
 
 /// Passes on what the kernel sent for a timer.
 fn pass_on(info: &siginfo_t) {
-    let mut sent = fields(info);
+    let mut sent = fields_of(info);
     let slot = SLOTS.iter().find(|slot| ptr::from_ref(*slot).addr() as u64 == sent.value);
     let Some(slot) = slot.filter(|_| info.si_code == libc::SI_TIMER) else {
         return process::stray(info);
