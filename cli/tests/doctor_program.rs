@@ -360,3 +360,24 @@ fn what_makes_no_sense_is_no_program() {
         only_obstacle(&path, "format", "unknown");
     }
 }
+
+#[test]
+fn a_library_that_wraps_what_threads_wait_in_stands_in_the_way() {
+    let folder = Folder::new("wraps");
+    let wraps = "int connect(int fd) { return fd; }";
+    let shared = ["cc", "-shared", "-fPIC"];
+    let library = folder.compile("libwraps.so", wraps, &shared).expect("a C compiler");
+    let linked = ["cc", "-Wl,--no-as-needed", &library];
+    let program = folder.compile("linked", MAIN, &linked).expect("a C compiler");
+    only_obstacle(&program, "wrapping libraries", &library);
+    // Of the program's own functions all threads call its own.
+    let main = format!("{wraps} {MAIN}");
+    let own = folder.compile("own", &main, &["cc", "-rdynamic"]).expect("a C compiler");
+    assert!(rows(&own).iter().all(|row| row["verdict"] == "good"));
+    // What only calls it does not wrap it.
+    let calls = "int connect(int); int calls(int fd) { return connect(fd); }";
+    let library = folder.compile("libcalls.so", calls, &shared).expect("a C compiler");
+    let linked = ["cc", "-Wl,--no-as-needed", &library];
+    let program = folder.compile("calls", MAIN, &linked).expect("a C compiler");
+    assert!(rows(&program).iter().all(|row| row["verdict"] == "good"));
+}

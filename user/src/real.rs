@@ -211,59 +211,14 @@ pub unsafe fn in_place_of(found: *mut c_void, name: *const c_char) -> Option<*mu
     Some(unsafe { *(&raw const EXPORTED).cast::<*mut c_void>().add(index) })
 }
 
-/// Functions that a full thread does not call in the libraries behind this one, or not with the
-/// meaning that the program's call has: one or two of each family.
-const PASSED_BY: &[&CStr] = &[
-    c"accept",
-    c"accept4",
-    c"clock_nanosleep",
-    c"connect",
-    c"creat",
-    c"nanosleep",
-    c"open",
-    c"open64",
-    c"openat",
-    c"openat64",
-    c"poll",
-    c"ppoll",
-    c"pread",
-    c"pread64",
-    c"pselect",
-    c"pthread_cond_signal",
-    c"pthread_cond_wait",
-    c"pthread_join",
-    c"pthread_mutex_lock",
-    c"pthread_mutex_unlock",
-    c"pthread_rwlock_rdlock",
-    c"pwrite",
-    c"pwrite64",
-    c"read",
-    c"readv",
-    c"recv",
-    c"recvfrom",
-    c"recvmmsg",
-    c"recvmsg",
-    c"select",
-    c"sem_post",
-    c"sem_wait",
-    c"send",
-    c"sendfile",
-    c"sendmmsg",
-    c"sendmsg",
-    c"sendto",
-    c"sleep",
-    c"usleep",
-    c"wait4",
-    c"waitid",
-    c"waitpid",
-    c"write",
-    c"writev",
-];
+/// Functions that a full thread does not call in the libraries behind this one; and comments.
+const PASSED_BY: &str = include_str!("../passed-by");
 
 /// A library that has put itself between this one and the C library, and a function of it that full
 /// threads would pass by.
 pub fn between() -> Option<(String, &'static CStr)> {
-    for (index, name) in names().filter(|(_, name)| PASSED_BY.contains(name)) {
+    let is_passed_by = |name: &CStr| PASSED_BY.lines().any(|it| it.as_bytes() == name.to_bytes());
+    for (index, name) in names().filter(|(_, name)| is_passed_by(name)) {
         // SAFETY: the index of a name.
         let next = unsafe { place_of(index) }.load(Relaxed);
         let is_known = next == symbol::of_c_library(name)

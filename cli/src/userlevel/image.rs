@@ -13,7 +13,7 @@ use std::path::Path;
 use object::read::elf::Sym;
 use object::{Object, ObjectSection, elf};
 
-use super::{Finding, Purpose, library, makers};
+use super::{Finding, Purpose, library, makers, wrappers};
 use crate::symbols::image::{Head, Image};
 
 /// The machine that this heddle is built for.
@@ -286,6 +286,20 @@ impl Loaded {
                  meanwhile may wait for a spare one",
             ),
             None => Finding::good(name, "no rseq", "no known caches per processor"),
+        }
+    }
+
+    /// What stands between the program and the C library. The library that makes threads finds it,
+    /// too.
+    pub fn wrappers(&self) -> Finding {
+        let name = "wrapping libraries";
+        match wrappers::first(&self.images) {
+            Some((path, function)) => Finding::bad(
+                name,
+                path.display().to_string(),
+                format!("it wraps {function}, which user-level threads do not call"),
+            ),
+            None => Finding::good(name, "none", "no library wraps what threads wait in"),
         }
     }
 
