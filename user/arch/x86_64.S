@@ -95,13 +95,15 @@ exported_\name:
 	.cfi_adjust_cfa_offset 8
 	pushq %rsi
 	.cfi_adjust_cfa_offset 8
-	subq $8, %rsp
+	pushq %rdx
 	.cfi_adjust_cfa_offset 8
 	call heddle_user_before_\name
+	movq (%rsp), %rdx
 	movq 8(%rsp), %rsi
 	movq 16(%rsp), %rdi
+	movq 24(%rsp), %rcx
 	call heddle_user_ask_\name
-	addq $8, %rsp
+	popq %rdx
 	.cfi_adjust_cfa_offset -8
 	popq %rsi
 	.cfi_adjust_cfa_offset -8

@@ -105,33 +105,14 @@ unsafe fn find(index: usize) {
     unsafe {
         let name = *names.add(index);
         let mut address = match CStr::from_ptr(name) {
-            // A taken name itself, which is in this table.
-            name if name == c"dlsym" => dlsym_itself(),
+            // Taken names themselves, which are in this table.
+            name if name == c"dlsym" || name == c"dlvsym" => symbol::behind_all(names.cast(), name),
             _ => libc::dlsym(libc::RTLD_NEXT, name),
         };
         if address.is_null() {
             address = absent as extern "C" fn() -> c_int as *mut c_void;
         }
         place_of(index).store(address, Relaxed);
-    }
-}
-
-/// The next library's `dlsym`, found by the C library's, which has moved within it once.
-fn dlsym_itself() -> *mut c_void {
-    let with = |version: &CStr| {
-        // SAFETY: texts.
-        unsafe { libc::dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), version.as_ptr()) }
-    };
-    let newest = with(c"GLIBC_2.34");
-    let found = if newest.is_null() { with(c"GLIBC_2.2.5") } else { newest };
-    if found.is_null() {
-        return found;
-    }
-    type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
-    // SAFETY: the C library's function.
-    unsafe {
-        let dlsym: Dlsym = core::mem::transmute(found);
-        dlsym(libc::RTLD_NEXT, c"dlsym".as_ptr())
     }
 }
 

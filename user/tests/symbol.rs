@@ -39,4 +39,6 @@ fn it_finds_what_is_behind_a_library() {
     let c_library = symbol::of_c_library(c"memfrob").cast_const();
     assert!(symbol::behind(c_library, c"memfrob").is_null(), "behind the C library is nobody");
     assert!(symbol::behind(core::ptr::null(), c"memfrob").is_null());
+    assert_eq!(symbol::behind_all(here, c"memfrob").cast_const(), c_library);
+    assert!(symbol::behind_all(c_library, c"memfrob").is_null(), "it has no second one");
 }

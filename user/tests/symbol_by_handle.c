@@ -4,6 +4,7 @@
  * JNA), together with those that the program calls by their names: either wakes who waits in the
  * other, and a mutex locked by one is held for the other.
  */
+#define _GNU_SOURCE
 #include "check.h"
 #include <dlfcn.h>
 #include <errno.h>
@@ -81,12 +82,27 @@ static void check_names(void)
 	CHECK(!dlerror());
 }
 
+/* Of a function with several versions there is a newest, which the program calls. */
+static void check_versions(void)
+{
+	void *newest = (void *)pthread_cond_wait;
+	CHECK(dlvsym(library, "pthread_cond_wait", "GLIBC_2.3.2") == newest);
+	CHECK(dlvsym(RTLD_DEFAULT, "pthread_cond_wait", "GLIBC_2.3.2") == newest);
+	void *oldest = dlvsym(library, "pthread_cond_wait", "GLIBC_2.2.5");
+	CHECK(oldest && oldest != newest);
+	CHECK(dlvsym(RTLD_DEFAULT, "pthread_cond_wait", "GLIBC_2.2.5") == oldest);
+	CHECK(!dlerror());
+	CHECK(!dlvsym(library, "pthread_cond_wait", "GLIBC_2.1"));
+	CHECK(dlerror());
+}
+
 int main(void)
 {
 	CHECK(!dlerror());
 	library = dlopen(LIBC_SO, RTLD_NOW);
 	CHECK(library);
 	check_names();
+	check_versions();
 	post = (int (*)(sem_t *))by_handle("sem_post");
 	await = (int (*)(sem_t *))by_handle("sem_wait");
 	signal_cond = (int (*)(pthread_cond_t *))by_handle("pthread_cond_signal");

@@ -55,7 +55,15 @@ pub fn of_c_library(name: &CStr) -> *mut c_void {
 /// `within`, and not behind the C library; null if there is none. The libraries from there to the
 /// C library were loaded with the program.
 pub fn behind(within: *const c_void, name: &CStr) -> *mut c_void {
-    let last = library_of(libc::gnu_get_libc_version as *const c_void);
+    between(within, library_of(libc::gnu_get_libc_version as *const c_void), name)
+}
+
+/// As above, but behind the C library, too: older ones have some functions in a file of their own.
+pub fn behind_all(within: *const c_void, name: &CStr) -> *mut c_void {
+    between(within, ptr::null(), name)
+}
+
+fn between(within: *const c_void, last: *const Library, name: &CStr) -> *mut c_void {
     // SAFETY: the loader's list; those stay.
     unsafe {
         let mut library = library_of(within).as_ref();

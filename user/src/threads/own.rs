@@ -27,6 +27,8 @@ pub struct Own {
     in_vain: AtomicU8,
     /// How often in a row it has asked in vain what is ready (`calls/turns.rs`).
     asks: AtomicU8,
+    /// It looks for libraries (`libraries.rs`).
+    looks: AtomicBool,
     /// What it asked then.
     asked: AtomicI32,
     /// Of a kernel thread that counts among the program's (`kernel.rs`): [`LIVES`], then [`ENDS`].
@@ -95,6 +97,12 @@ pub fn is_told() -> &'static AtomicBool {
 }
 
 /// See [`Own`].
+pub fn looks() -> &'static AtomicBool {
+    // SAFETY: the calling thread's own words, which live as long as it.
+    unsafe { &(*words()).looks }
+}
+
+/// See [`Own`].
 pub fn in_vain() -> &'static AtomicU8 {
     // SAFETY: the calling thread's own words, which live as long as it.
     unsafe { &(*words()).in_vain }
@@ -143,6 +151,7 @@ pub unsafe fn set(words: *mut Own, thread: *const Pthread, kind: u32) {
             is_told,
             in_vain,
             asks,
+            looks: AtomicBool::new(false),
             asked,
             end,
             block,
