@@ -63,7 +63,7 @@ pub(super) fn by_number(number: c_long, arguments: [usize; 6]) -> c_long {
             rings::answer(number, arguments, kept::has_none())
         }
         libc::SYS_exit if kept::has_none() => match running() {
-            Some(me) => end::end_by_number(me),
+            Some(me) => end::end_by_number(me, a as c_int),
             None => None,
         },
         libc::SYS_exit if fork::has_full() && !actions::is_in_vfork() => {

@@ -20,6 +20,7 @@
 use core::convert::Infallible;
 use core::ffi::{c_int, c_void};
 use core::ptr;
+use core::sync::atomic::AtomicI32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 use heddle::raw;
@@ -129,6 +130,9 @@ extern "C" fn swallowed(_reason: c_int, _exception: *mut UnwindException) {
     std::process::abort();
 }
 
+/// What the thread that has ended last has said to the kernel, as exit(2) is told it.
+pub static LAST_STATUS: AtomicI32 = AtomicI32::new(0);
+
 /// Ends the calling full thread, whose frames are left: step 3 of the protocol.
 pub fn end(me: &'static Pthread) -> ! {
     shells::leave_all(me);
@@ -143,6 +147,7 @@ pub fn end(me: &'static Pthread) -> ! {
     // Destructors are run with the thread's signals, as the C library does.
     raw::set_cancellable(false);
     raw::destroy_values();
+    LAST_STATUS.store(0, Relaxed);
     close(me);
     publish(me)
 }
@@ -156,7 +161,8 @@ fn tell_end(me: &Pthread) {
 }
 
 /// Ends the calling full thread as the kernel's exit(2) does: no destructor is run.
-pub fn end_by_number(me: &'static Pthread) -> ! {
+pub fn end_by_number(me: &'static Pthread, status: c_int) -> ! {
+    LAST_STATUS.store(status, Relaxed);
     close(me);
     publish(me)
 }

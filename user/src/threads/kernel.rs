@@ -287,15 +287,14 @@ fn tell_end() {
 }
 
 /// The calling thread ends as the kernel's exit(2) does it, without a destructor. The main thread
-/// stays until the last thread has ended. The status of that one is the process's: `status` only if
-/// no other thread is left.
+/// stays until the last thread has ended. The status of that one is the process's.
 pub fn ends_by_number(status: c_int) {
+    end::LAST_STATUS.store(status, Relaxed);
     if is_main_of_process() {
-        let status = if super::are_others() { 0 } else { status };
         MAIN_RESULT.store(ptr::null_mut(), Relaxed);
         end_main(|| {
             // SAFETY: no pointers.
-            unsafe { libc::_exit(status) }
+            unsafe { libc::_exit(end::LAST_STATUS.load(Relaxed)) }
         });
     }
     let key = COUNTED.load(Relaxed);
@@ -334,6 +333,7 @@ unsafe extern "C" fn at_end_of_counted(value: *mut c_void) {
             if is_main_of_process() {
                 end_main(|| std::process::exit(0));
             }
+            end::LAST_STATUS.store(0, Relaxed);
             end_of_counted();
         }
         // The one thread of a child: in the second round.

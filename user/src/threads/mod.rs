@@ -365,11 +365,6 @@ static AWAITED: AtomicBool = AtomicBool::new(false);
 /// Kernel threads among them.
 static LIVE_KERNEL: AtomicU32 = AtomicU32::new(0);
 
-/// Whether any has not ended.
-fn are_others() -> bool {
-    LIVE.load(Relaxed) != 0
-}
-
 /// How many full threads there are with it.
 fn count_in() -> u32 {
     (LIVE.fetch_add(1, Relaxed) + 1).saturating_sub(LIVE_KERNEL.load(Relaxed))

@@ -466,6 +466,7 @@ unsafe extern "C-unwind" fn heddle_user_pthread_kill(thread: pthread_t, signal: 
     // SAFETY: the caller's thread.
     match unsafe { find(thread) } {
         Some(_) if OF_C_LIBRARY.contains(&signal) => libc::EINVAL,
+        Some(target) if target.has_ended() => 0,
         Some(target) if !is_the_kernels(target) => errno::kept(|| send(target, signal)),
         // SAFETY: as above.
         _ => unsafe { libc::pthread_kill(thread, signal) },
