@@ -143,14 +143,14 @@ fn who_waits_for_what_descriptors_tell_is_called_or_asks_again() {
         let told = Arc::new(told::Told::new());
         let (pending, called) = (Arc::new(AtomicU32::new(0)), Arc::new(model::AtomicU32::new(0)));
         told.look();
-        assert!(!told.begin(true) && called.load(Relaxed) == 0);
+        assert!(!told.begin(|| true) && called.load(Relaxed) == 0);
         told.end();
         let sender = {
             let (told, pending, called) = (told.clone(), pending.clone(), called.clone());
             thread::spawn(move || {
                 for _ in 0..2 {
                     pending.fetch_add(1, Relaxed);
-                    told.sent();
+                    told.count();
                     if told.waits() {
                         called.fetch_add(1, Release);
                         model::futex_wake(&called);
@@ -164,7 +164,7 @@ fn who_waits_for_what_descriptors_tell_is_called_or_asks_again() {
             let before = called.load(Acquire);
             told.look();
             match pending.swap(0, Relaxed) {
-                0 if told.begin(true) => {}
+                0 if told.begin(|| true) => {}
                 0 => {
                     model::futex_wait(&called, before, None);
                     told.end();

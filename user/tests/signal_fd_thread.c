@@ -4,14 +4,10 @@
  * by read, by poll and select, and by the epoll sets that it is in.
  */
 #define _GNU_SOURCE
-#include "check.h"
+#include "signal_fd.h"
 #include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/select.h>
-#include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -20,28 +16,6 @@ enum { ROUNDS = 200 };
 
 static pthread_t asker;
 static int asks, all[2];
-
-static int make(int signal, int flags)
-{
-	sigset_t set;
-
-	CHECK_EQ(sigemptyset(&set), 0);
-	CHECK_EQ(sigaddset(&set, signal), 0);
-	int fd = signalfd(-1, &set, SFD_CLOEXEC | flags);
-	CHECK(fd >= 0);
-	return fd;
-}
-
-static void take(int fd, int signal)
-{
-	struct signalfd_siginfo info;
-
-	CHECK_EQ(read(fd, &info, sizeof(info)), sizeof(info));
-	CHECK_EQ(info.ssi_signo, signal);
-	CHECK_EQ(info.ssi_code, SI_TKILL);
-	CHECK_EQ(info.ssi_pid, getpid());
-	CHECK_EQ(info.ssi_uid, getuid());
-}
 
 static void *sends(void *signal)
 {
@@ -127,66 +101,6 @@ static void by_set_in_set(int fd, int set)
 	(void)fd;
 	CHECK_EQ(epoll_wait(set, &event, 1, 60000), 1);
 	CHECK_EQ(event.data.fd, 4711);
-}
-
-static void add(int set, int fd, unsigned events, long data)
-{
-	struct epoll_event event = { .events = events, .data.u64 = data };
-
-	CHECK_EQ(epoll_ctl(set, EPOLL_CTL_ADD, fd, &event), 0);
-}
-
-/* It comes into the set that is waited for, or its number is closed, when the wait has begun. */
-struct late {
-	int fd, set, adds;
-	pthread_t thread;
-};
-
-static void *changes(void *arg)
-{
-	struct late *it = arg;
-
-	usleep(20000);
-	if (it->adds)
-		add(it->set, it->fd, EPOLLIN, 1);
-	else
-		close(it->fd);
-	usleep(1000);
-	CHECK_EQ(pthread_kill(it->thread, SIGUSR1), 0);
-	return NULL;
-}
-
-static void later(void)
-{
-	struct late it = { .thread = pthread_self() };
-	struct signalfd_siginfo info;
-	struct pollfd entry = { .events = POLLIN };
-	struct epoll_event event;
-	sigset_t set;
-
-	for (int way = 0; way < 4; way++) {
-		it.fd = make(SIGUSR1, 0);
-		it.set = epoll_create1(0);
-		it.adds = way < 2;
-		entry.fd = it.adds ? it.set : it.fd;
-		pthread_t changer = start_thread(changes, &it);
-		if (way == 0)
-			CHECK_EQ(epoll_wait(it.set, &event, 1, -1), 1);
-		else if (way < 3)
-			CHECK_EQ(poll(&entry, 1, 60000), 1);
-		else
-			CHECK_EQ(read(it.fd, &info, sizeof(info)), sizeof(info));
-		join_thread(changer);
-		if (it.adds)
-			take(it.fd, SIGUSR1);
-		/* The kernel may have looked at the number that was closed. */
-		CHECK_EQ(sigemptyset(&set), 0);
-		CHECK_EQ(sigaddset(&set, SIGUSR1), 0);
-		sigtimedwait(&set, NULL, &(struct timespec){ 0, 0 });
-		if (it.adds)
-			close(it.fd);
-		close(it.set);
-	}
 }
 
 static void waits(int signal)
@@ -341,9 +255,14 @@ static void in_parts(void)
 	int fd = make(SIGUSR1, 0);
 
 	CHECK_EQ(raise(SIGUSR1), 0);
-	CHECK_EQ(readv(fd, parts, 3), sizeof(infos[0]));
-	CHECK_EQ(infos[0].ssi_signo, SIGUSR1);
-	CHECK_EQ(infos[0].ssi_uid, getuid());
+	/* Older kernels read each part by itself. */
+	if (readv(fd, parts, 3) < 0) {
+		CHECK_EQ(errno, EINVAL);
+		take(fd, SIGUSR1);
+	} else {
+		CHECK_EQ(infos[0].ssi_signo, SIGUSR1);
+		CHECK_EQ(infos[0].ssi_uid, getuid());
+	}
 	close(fd);
 }
 
@@ -363,7 +282,8 @@ static void sleeps_by_number(void)
 	clock_gettime(CLOCK_MONOTONIC, &begin);
 	CHECK_EQ(syscall(SYS_nanosleep, &time, NULL), 0);
 	clock_gettime(CLOCK_MONOTONIC, &end);
-	CHECK(end.tv_sec - begin.tv_sec < 10);
+	long ms = (end.tv_sec - begin.tv_sec) * 1000 + (end.tv_nsec - begin.tv_nsec) / 1000000;
+	CHECK(ms >= 199 && ms < 10000);
 	CHECK_EQ(timer_delete(timer), 0);
 	close(entry.fd);
 }
@@ -400,7 +320,6 @@ static void *body(void *arg)
 	once();
 	beside();
 	in_parts();
-	later();
 	of_a_timer();
 	sleeps_by_number();
 	return arg;
@@ -408,10 +327,7 @@ static void *body(void *arg)
 
 int main(void)
 {
-	sigset_t set;
-
-	CHECK_EQ(sigfillset(&set), 0);
-	CHECK_EQ(pthread_sigmask(SIG_BLOCK, &set, NULL), 0);
+	block_all();
 	CHECK_EQ(pipe2(all, O_NONBLOCK), 0);
 	join_thread(start_thread(body, NULL));
 	/* The main thread's are the kernel's. */

@@ -74,8 +74,9 @@ What differs with --threads user:
   what it sets (tcsetattr, tcsetpgrp), is done.
   A signal that is sent to a thread (pthread_kill, raise, a timer's SIGEV_THREAD_ID) is told by a
   descriptor of signalfd that the program made itself, below 16384, where /proc is there and one
-  more file can be opened; not to calls by number or to streams (fdopen), nor by one that it was
-  started with or got through a socket. These tell of what the process is sent.
+  more file can be opened; not to calls by number or to streams (fdopen), nor in epoll sets five
+  deep, nor by one that it was started with or got through a socket. These tell of what the process
+  is sent.
   A descriptor of signalfd tells of no SIGPIPE, SIGXFSZ, SIGPROF, SIGVTALRM and SIGURG that are sent
   to the process.
   From the first thread on heddle keeps descriptors open in the process: two to five for each

@@ -181,7 +181,8 @@ fn of_image(
     findings.push(loaded.emulator());
     findings.push(loaded.clocks());
     findings.push(loaded.allocator());
-    // Another C library defines all of that, and a sanitizer wraps it.
+    // Where nothing else speaks against it: another C library defines all of that, and a sanitizer
+    // wraps it.
     if purpose == Purpose::Report && findings.iter().all(|it| it.fits) {
         findings.push(loaded.wrappers());
     }

@@ -7,7 +7,8 @@
 //! file, whether it has a position; what has no try, whether it is ready: if not it is tried, and
 //! if it waits all the same, signals and a cancellation end that. (Of what has a position and is
 //! not opened by its name, which is seen, an eventfd alone may have a writer wait, when its number
-//! is at its end.)
+//! is at its end.) And one that tells of signals without its hint, as its number was closed and
+//! made again by several threads at once, tells no thread of those that were sent to it.
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;

@@ -213,7 +213,9 @@ fn wait_ready_unless(
     always: bool,
 ) -> Result<Trying> {
     loop {
-        let Some(asking) = signalfd::begin(target.fd) else { return Ok(Trying::default()) };
+        let Some(asking) = signalfd::begin(target.fd, interest) else {
+            return Ok(Trying::default());
+        };
         let waiting = Waiting::begin(target.fd, interest);
         let is_meant = || waiting.is_meant();
         let ended = raw::wait_ready_while(target.fd, interest, deadline, is_meant);

@@ -159,7 +159,12 @@ fn wait_several(fds: &[pollfd], deadline: u64) -> Result<Tried> {
     // With the copy of each file whose number was closed.
     let (mut entries, mut kept) = (Cow::Borrowed(fds), Vec::new());
     loop {
-        let Some(asking) = signalfd::begin_several(&entries) else { return Ok(Tried::default()) };
+        let Some(asking) = signalfd::begin_several(&entries) else {
+            if kept.is_empty() || has_something(entries.to_mut()) {
+                return Ok(Tried::default());
+            }
+            continue;
+        };
         let waiting = entries.iter().map(begin).collect::<Vec<_>>();
         let are_meant = || waiting.iter().all(Waiting::is_meant);
         let ended = raw::wait_several(&entries, deadline, are_meant).map_err(Stop::from);
@@ -390,10 +395,9 @@ fn epoll_wait_now(
             // SAFETY: the caller's events.
             match checked(unsafe { direct::epoll_wait(fd, events, count) } as isize) {
                 Err(Stop::Error(libc::EINTR)) => {}
-                ready => {
-                    // SAFETY: the kernel has accepted the caller's place.
-                    return ready.map(|ready| unsafe { signalfd::tell(fd, events, count, ready) });
-                }
+                // SAFETY: the caller's place, of which the kernel has written so many.
+                Ok(ready) => return unsafe { signalfd::tell(fd, events, count, ready) },
+                failed => return failed,
             }
         }
     };

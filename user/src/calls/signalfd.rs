@@ -19,18 +19,19 @@
 
 use core::ffi::{CStr, c_int};
 use core::fmt::Write;
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicBool, AtomicU64};
 
-use heddle::raw::descriptor;
+use heddle::raw::{Interest, descriptor};
 use libc::{epoll_event, iovec, nfds_t, pollfd, siginfo_t, signalfd_siginfo, sigset_t};
 
 use super::transfer::{HERE, Parts};
-use super::{exported, known, numbers};
+use super::{Result, Stop, exported, known, numbers};
 use crate::errno;
 use crate::sys::{direct, own_memory, probed};
-use crate::threads::signals::{Signals, fields_of};
-use crate::threads::this;
+use crate::threads::signals::actions::is_in_vfork;
+use crate::threads::signals::{self, Signals, fields_of};
+use crate::threads::{fork, this};
 
 /// How deep the kernel lets sets be in sets.
 const DEPTH: u32 = 5;
@@ -127,16 +128,28 @@ fn events_of(fd: c_int, pending: u64, depth: u32) -> i16 {
     }
 }
 
-/// What was sent to the calling thread of which some descriptor tells; it has looked then.
+/// Whether a descriptor was ever made to tell of `signal`.
+pub fn tells_of(signal: u64) -> bool {
+    TOLD_OF.load(Relaxed) & signal != 0
+}
+
+/// What is pending for the calling thread of which some descriptor tells.
+fn pending_for(signals: &Signals) -> Option<u64> {
+    let pending = signals.own_pending() & TOLD_OF.load(Relaxed);
+    // A child in its parent's memory was sent none of that.
+    (pending != 0 && !is_in_vfork()).then_some(pending)
+}
+
+/// As above, of the calling thread, which looks.
 fn look() -> Option<(&'static Signals, u64)> {
     let signals = this()?.signals();
     signals.told.look();
-    Some((signals, signals.sent() & TOLD_OF.load(Relaxed))).filter(|(_, pending)| *pending != 0)
+    Some((signals, pending_for(signals)?))
 }
 
 /// Whether something is pending for the calling thread that `fd` may tell of.
 pub fn has_some(fd: c_int) -> bool {
-    known::tells(fd) && this().is_some_and(|me| me.signals().sent() & TOLD_OF.load(Relaxed) != 0)
+    known::tells(fd) && this().is_some_and(|me| pending_for(me.signals()).is_some())
 }
 
 /// The calling thread waits for what may tell, as long as it keeps this.
@@ -153,22 +166,19 @@ impl Drop for Asking {
 
 /// Before the calling thread waits for this number; `None`: it is to ask again.
 #[inline]
-pub fn begin(fd: c_int) -> Option<Asking> {
-    if known::may_tell(fd) { begin_if(known::do_some_tell()) } else { Some(Asking(None)) }
+pub fn begin(fd: c_int, interest: Interest) -> Option<Asking> {
+    begin_if(interest == Interest::Read && known::may_tell(fd))
 }
 
 /// As [`begin`], for several.
 pub fn begin_several(fds: &[pollfd]) -> Option<Asking> {
-    match fds.iter().any(|entry| known::may_tell(entry.fd)) {
-        true => begin_if(known::do_some_tell()),
-        false => Some(Asking(None)),
-    }
+    begin_if(fds.iter().any(|entry| known::may_tell(entry.fd)))
 }
 
-fn begin_if(tells: bool) -> Option<Asking> {
-    let Some(me) = this() else { return Some(Asking(None)) };
+fn begin_if(may_tell: bool) -> Option<Asking> {
+    let Some(me) = this().filter(|_| may_tell) else { return Some(Asking(None)) };
     let signals = me.signals();
-    (!signals.told.begin(tells)).then_some(Asking(Some(signals)))
+    (!signals.told.begin(known::do_some_tell)).then_some(Asking(Some(signals)))
 }
 
 /// Adds to the answer of `poll`; how many are ready then.
@@ -202,49 +212,70 @@ pub unsafe fn add_to(fds: *mut pollfd, count: nfds_t, ready: isize) -> isize {
 
 /// Adds to the answer of `epoll_wait`; how many events there are then.
 ///
+/// # Errors
+/// `EFAULT`.
+///
 /// # Safety
-/// 1. The kernel has accepted the place for so many events.
-pub unsafe fn tell(set: c_int, events: *mut epoll_event, count: c_int, ready: isize) -> isize {
+/// 1. The place is the caller's, for so many events; as many as were ready are written.
+pub(super) unsafe fn tell(
+    set: c_int,
+    events: *mut epoll_event,
+    count: c_int,
+    ready: isize,
+) -> Result<isize> {
     if !known::tells(set) {
-        return ready;
+        return Ok(ready);
     }
-    let Some((signals, pending)) = look() else { return ready };
-    let Some(File::Set(entries)) = errno::kept(|| File::of(set)) else { return ready };
-    let told = &signals.told;
-    let is_due = |it: &Entry| it.events & (CHANGES | ONCE) != CHANGES || told.has_changed(set);
-    let due: Vec<_> = entries.iter().copied().filter(is_due).collect();
+    let Some((signals, pending)) = look() else { return Ok(ready) };
+    let Some(File::Set(entries)) = errno::kept(|| File::of(set)) else { return Ok(ready) };
+    let (told, mark) = (&signals.told, mark_of(&entries));
+    let has_changed = told.has_changed(set, mark);
     // SAFETY: by 1.
-    let event = |at: isize| unsafe { &mut *events.offset(at) };
-    let (mut next, mut are_all) = (ready, true);
-    for entry in due {
+    let data_at = |at: isize| unsafe { (*events.offset(at)).u64 };
+    let (mut next, mut are_all, mut has_changing) = (ready, true, false);
+    for entry in &entries {
+        let is_changing = entry.events & (CHANGES | ONCE) == CHANGES;
+        has_changing |= is_changing;
+        if is_changing && !has_changed {
+            continue;
+        }
         let ready_for = errno::kept(|| entry.told(pending, 0));
-        if ready_for == 0 || (0..ready).any(|at| event(at).u64 == entry.data) {
+        if ready_for == 0 {
+            continue;
+        }
+        if (0..ready).any(|at| data_at(at) == entry.data) {
+            are_all = false;
             continue;
         }
         if next == count as isize {
-            if next != ready || !makes_room(&entries, event(next - 1).u64) {
+            if next != ready || !comes_again(&entries, data_at(next - 1)) || !told.makes_room() {
                 are_all = false;
                 break;
             }
             next -= 1;
         }
-        *event(next) = epoll_event { events: ready_for, u64: entry.data };
+        let event = epoll_event { events: ready_for, u64: entry.data };
+        own_memory::write(events.wrapping_offset(next), event).map_err(Stop::Error)?;
         next += 1;
-        disarm(set, &entry);
+        disarm(set, entry);
     }
-    if are_all && next != ready && entries.iter().any(|it| it.events & CHANGES != 0) {
-        told.note_change(set);
+    if are_all && has_changing && next != ready {
+        told.note_change(set, mark);
     }
-    next.max(ready)
+    Ok(next.max(ready))
 }
 
-/// Whether another event may take the last place of all, which has this one, every second time: it
-/// is told of again.
-fn makes_room(entries: &[Entry], data: u64) -> bool {
-    static LAST_WAS: AtomicBool = AtomicBool::new(false);
-    let comes_again =
-        entries.iter().all(|entry| entry.data != data || entry.events & (CHANGES | ONCE) == 0);
-    comes_again && !LAST_WAS.fetch_xor(true, Relaxed)
+/// Tells one content of a set from another.
+fn mark_of(entries: &[Entry]) -> u64 {
+    let add = |mark: u64, word: u64| (mark ^ word).wrapping_mul(0x0000_0100_0000_01b3);
+    entries.iter().fold(0xcbf2_9ce4_8422_2325, |mark, entry| {
+        add(add(add(mark, entry.fd as u64), entry.events.into()), entry.data)
+    })
+}
+
+/// Whether the set tells again of what has this data, if another event takes its place.
+fn comes_again(entries: &[Entry], data: u64) -> bool {
+    entries.iter().all(|entry| entry.data != data || entry.events & (CHANGES | ONCE) == 0)
 }
 
 /// What is told of once is not told of again before the program says so.
@@ -295,7 +326,7 @@ fn list_of(Parts { first, count, is_own }: Parts) -> Option<Vec<iovec>> {
 }
 
 /// Puts one behind what was read, over several parts if need be.
-fn put(list: &[iovec], behind: usize, info: signalfd_siginfo) -> Result<(), c_int> {
+fn put(list: &[iovec], behind: usize, info: signalfd_siginfo) -> core::result::Result<(), c_int> {
     let (mut skipped, mut from) = (behind, 0);
     for part in list {
         let begin = skipped.min(part.iov_len);
@@ -360,12 +391,15 @@ pub fn made_set(set: c_int) -> c_int {
     set
 }
 
-/// `signalfd` has returned this.
-pub fn made(fd: c_int, signals: *const u64) -> c_int {
+/// `signalfd` was asked for a new descriptor, or to change `before`, and has returned this.
+pub fn made(before: c_int, fd: c_int, signals: *const u64) -> c_int {
     if fd >= 0 {
         // SAFETY: the kernel has read the caller's set.
         TOLD_OF.fetch_or(unsafe { signals.read_unaligned() }, Relaxed);
         known::note_tells(fd);
+        if before >= 0 && fork::has_full() && !is_in_vfork() {
+            errno::kept(signals::have_all_look);
+        }
     }
     fd
 }
@@ -373,6 +407,7 @@ pub fn made(fd: c_int, signals: *const u64) -> c_int {
 exported! {
     (heddle_user_signalfd) (fd: c_int, signals: *const sigset_t, flags: c_int) -> c_int {
         // SAFETY: the caller's set.
-        made(numbers::lowest(|| unsafe { libc::signalfd(fd, signals, flags) }), signals.cast())
+        let result = numbers::lowest(|| unsafe { libc::signalfd(fd, signals, flags) });
+        made(fd, result, signals.cast())
     }
 }

@@ -30,6 +30,7 @@ struct Library {
     name: *const c_char,
     dynamic: *const [usize; 2],
     next: *const Library,
+    before: *const Library,
 }
 
 struct Tables {
@@ -55,18 +56,29 @@ pub fn of_c_library(name: &CStr) -> *mut c_void {
 /// `within`, and not behind the C library; null if there is none. The libraries from there to the
 /// C library were loaded with the program.
 pub fn behind(within: *const c_void, name: &CStr) -> *mut c_void {
-    between(within, library_of(libc::gnu_get_libc_version as *const c_void), name)
+    let (first, last) = (library_of(within), library_of(libc::gnu_get_libc_version as *const _));
+    let mut library = last;
+    // What is not before the C library may go at any time.
+    // SAFETY: the loader's list, whose beginning stays.
+    while let Some(here) = unsafe { library.as_ref() } {
+        if ptr::eq(here, first) {
+            return between(first, last, name);
+        }
+        library = here.before;
+    }
+    ptr::null_mut()
 }
 
 /// As above, but behind the C library, too: older ones have some functions in a file of their own.
+/// For functions that are the same in all versions, and before any library is unloaded.
 pub fn behind_all(within: *const c_void, name: &CStr) -> *mut c_void {
-    between(within, ptr::null(), name)
+    between(library_of(within), ptr::null(), name)
 }
 
-fn between(within: *const c_void, last: *const Library, name: &CStr) -> *mut c_void {
+fn between(first: *const Library, last: *const Library, name: &CStr) -> *mut c_void {
     // SAFETY: the loader's list; those stay.
     unsafe {
-        let mut library = library_of(within).as_ref();
+        let mut library = first.as_ref();
         while let Some(here) = library.filter(|here| !ptr::eq(*here, last)) {
             library = here.next.as_ref();
             let tables = library.and_then(|library| Tables::of(library));

@@ -74,7 +74,8 @@ pub(super) fn by_number(number: c_long, arguments: [usize; 6]) -> c_long {
             return forked(number, arguments);
         }
         libc::SYS_signalfd4 | SIGNALFD => {
-            return signalfd::made(real(number, arguments) as c_int, b as *const u64).into();
+            let fd = real(number, arguments) as c_int;
+            return signalfd::made(a as c_int, fd, b as *const u64).into();
         }
         futex::WAITV | futex::WAIT => {
             return futex::waiting_in_kernel(|| of_thread(number, arguments));

@@ -95,6 +95,9 @@ unsafe extern "C-unwind" fn heddle_user_ask_dlvsym(
     // SAFETY: passed on.
     unsafe {
         let found = dlvsym(libc::RTLD_DEFAULT, name, version);
+        if found.is_null() {
+            return found;
+        }
         let first = match handle {
             libc::RTLD_NEXT => symbol::behind(caller, CStr::from_ptr(name)),
             _ => libc::dlsym(handle, name),

@@ -68,6 +68,8 @@ int sem_wait(sem_t *semaphore)
 	static __typeof__(sem_wait) *next;
 	if (!next)
 		next = (__typeof__(sem_wait) *)dlvsym(RTLD_NEXT, "sem_wait", "GLIBC_2.34");
+	if (!next)
+		next = (__typeof__(sem_wait) *)dlvsym(RTLD_NEXT, "sem_wait", "GLIBC_2.2.5");
 	__atomic_add_fetch(&count, 1, __ATOMIC_SEQ_CST);
 	return next(semaphore);
 }

@@ -10,7 +10,7 @@ use heddle::raw;
 use super::actions::is_in_vfork;
 use super::{Ran, deliver};
 use crate::errno;
-use crate::threads::{cancel, this};
+use crate::threads::{cancel, registry, this};
 
 /// What a full thread runs that was called while it computed, or in a call that is not heddle's.
 /// True: that one is to fail. Unless it `may_end` it is called again if that is due.
@@ -95,6 +95,19 @@ fn leave() {
     if !OTHERS_ALLOCATE.load(Relaxed) && !is_in_vfork() {
         raw::leave_if_overdue();
     }
+}
+
+/// What a descriptor tells of was changed: those who wait for it ask again.
+pub fn have_all_look() {
+    let _none = registry::find_from(0, |target| {
+        target.signals.told.count();
+        if target.signals.told.waits()
+            && let Some(thread) = target.thread()
+        {
+            raw::call(&thread);
+        }
+        false
+    });
 }
 
 /// A library is the allocator, not the C library: it makes calls where it has locks.

@@ -72,14 +72,14 @@ use self::alternate::Alternate;
 use self::pending::{Added, Pending};
 use self::told::Told;
 use super::{Pthread, find, fork, registry, this, with_number};
-use crate::calls::mask;
+use crate::calls::{mask, signalfd};
 use crate::errno;
 use crate::sync::shared;
 use crate::sys::kept::has_none;
 
 pub use self::by_number::rt_sigaction;
 pub use self::called::{answer, answer_if_called, answer_soon, are_answered, at_end, called};
-pub use self::called::{answer_unless_others_allocate, prepare_to_leave};
+pub use self::called::{answer_unless_others_allocate, have_all_look, prepare_to_leave};
 pub use self::masked::Masked;
 pub use self::pending::bit;
 pub use self::queue::queue_info;
@@ -158,9 +158,14 @@ impl Signals {
         own.map(timers::taken)
     }
 
-    /// What was sent to the calling thread and is pending.
-    pub fn sent(&self) -> u64 {
+    /// What was sent to the thread and is pending.
+    pub fn own_pending(&self) -> u64 {
         self.pending.set()
+    }
+
+    /// Whether the thread is to look when it was sent `signal`.
+    fn is_called_for(&self, signal: u64) -> bool {
+        self.lets_through(signal) || self.told.waits() && signalfd::tells_of(signal)
     }
 
     /// As [`Signals::take`] of a thread that begins to wait, or goes on waiting, for `signals`
@@ -252,7 +257,7 @@ fn send_info(target: &Pthread, info: &siginfo_t) -> c_int {
         Some(me) if ptr::eq(me, target) && me.signals.masked.get().is_some() => {}
         Some(me) if ptr::eq(me, target) => drop(deliver(me)),
         // Item 3 of the protocol; a wait goes on, as nothing has come to it.
-        _ if !target.signals.lets_through(bit(info.si_signo)) && !target.signals.told.waits() => {}
+        _ if !target.signals.is_called_for(bit(info.si_signo)) => {}
         _ => raw::when_unpinned(call, target.slot.load(Relaxed) as usize),
     }
     0
@@ -282,7 +287,7 @@ fn add(target: &Pthread, info: &siginfo_t) -> Option<c_int> {
         Added::Bare => _ = timers::dropped(info),
         Added::Refused => return Some(libc::EAGAIN),
     }
-    target.signals.told.sent();
+    target.signals.told.count();
     None
 }
 
@@ -369,6 +374,7 @@ fn handled_with(
     let signals = &me.signals;
     let (before, number) = (signals.blocked(), errno::get());
     let (masked, wanted) = (signals.masked.take(), signals.wanted.load(Relaxed));
+    let seen = signals.told.seen();
     signals.want_none();
     let shared_wait = signals.shared_wait.leave();
     let own = if action.sa_flags & libc::SA_NODEFER == 0 { bit(signal) } else { 0 };
@@ -380,6 +386,7 @@ fn handled_with(
     let Some(Pthread { signals, .. }) = this() else { return };
     signals.masked.set(masked.map(|_| after & !mask::NEVER));
     signals.shared_wait.go_back(&shared_wait);
+    signals.told.go_back(seen);
     // ORDER: as in `block_only`.
     signals.wanted.store(wanted, SeqCst);
     signals.go_on_with(if masked.is_some() { during } else { after & !mask::NEVER });

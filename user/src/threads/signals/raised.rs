@@ -122,6 +122,7 @@ fn is_behind_failed(context: *mut c_void, error: c_int) -> bool {
 fn pass_on(me: &Pthread, info: &siginfo_t) {
     // Step 1 of the protocol.
     me.signals.pending.add(info);
+    me.signals.told.count();
     raw::when_unpinned(call, me.slot.load(Relaxed) as usize);
 }
 
