@@ -9,12 +9,17 @@
 //! registers at most, 11 with the time, where one look in two finds 4 at most; of xz: 5 at least,
 //! 11 mostly. A loop that only counts, or adds up what is in memory, is taken for one that waits.
 //!
+//! One that waits for another thing each time is not where it was, or with other registers: as in
+//! coders of video, whose threads wait for the row above theirs. So it spins, too, if it is at the
+//! instruction that processors have for such loops, where those that have it mostly are.
+//!
 //! Invariant: what is wrongly taken for waiting, or not, costs time alone: slices are shorter while
 //! most of what a worker preempts may spin, and nothing else follows from it.
 
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::full;
+use crate::sys::code;
 use crate::worker::Worker;
 
 /// Bytes; a loop that waits for another thread is shorter.
@@ -53,7 +58,7 @@ impl Place {
 
 /// The calling full thread is preempted at `place`.
 pub(crate) fn note(place: Place) {
-    let may_wait = place.may_wait_since(full::left_at(place));
+    let may_wait = place.may_wait_since(full::left_at(place)) || code::waits_at(place.ip);
     if let Some(here) = full::here() {
         let spins = here.worker().spins.load(Relaxed);
         let spins = if may_wait { (spins + 1).min(COUNT_MAX) } else { spins.saturating_sub(1) };

@@ -4,6 +4,7 @@
 //! checker can take their place and a reader can audit them in one sitting.
 
 pub(crate) mod clock;
+pub(crate) mod code;
 pub mod descriptor;
 pub(crate) mod epoll;
 pub(crate) mod event;
