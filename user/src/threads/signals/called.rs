@@ -97,8 +97,13 @@ fn leave() {
     }
 }
 
-/// What a descriptor tells of was changed: those who wait for it ask again.
+/// What a descriptor tells of was changed: those who wait for it ask again. The caller may be a
+/// handler in the middle of the runtime.
 pub fn have_all_look() {
+    raw::when_unpinned(call_all_who_wait, 0);
+}
+
+fn call_all_who_wait(_: usize, _times: u32) {
     let _none = registry::find_from(0, |target| {
         target.signals.told.count();
         if target.signals.told.waits()
