@@ -52,6 +52,9 @@ fn program(folder: &Path, name: &str, words: &[&str]) -> Option<PathBuf> {
     Some(program)
 }
 
+/// Where the C library leaves the area to the program.
+const LEFT: (&str, &str) = ("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
+
 /// On few workers, with slices as short as can be.
 fn keeps_what_is_written(program: &Path) {
     for (workers, slice) in [("1", "1"), ("2", "1"), ("3", "2")] {
@@ -81,6 +84,31 @@ fn an_allocator_with_a_spinning_lock_may_be_left_in_its_middle() {
     }
     let folder = folder("allocators-spin");
     keeps_what_is_written(&program(&folder, "spin", &["-DOWN=2"]).expect("built"));
+    fs::remove_dir_all(folder).expect("ours");
+}
+
+/// As Google's tcmalloc: caches for each processor would be told apart by what the kernel writes
+/// for a worker, whichever thread that runs.
+#[test]
+fn an_allocator_gets_no_caches_per_processor() {
+    if !can_run(&["cc"]) {
+        return;
+    }
+    let folder = folder("allocators-processors");
+    let program = program(&folder, "processors", &["-DOWN=3"]).expect("built");
+    keeps_what_is_written(&program);
+    let words = ["run", "--threads", "user", "--report", "none", "--"];
+    let mut command = Command::new(heddle());
+    command.args(words).arg(&program).arg(ROUNDS).env(LEFT.0, LEFT.1);
+    let left = output(command);
+    assert_eq!((text(&left.stdout).as_str(), text(&left.stderr).as_str()), ("kept\n", ""));
+    // Natively it has them, or the test shows nothing.
+    let mut command = Command::new(&program);
+    command.arg(ROUNDS).env(LEFT.0, LEFT.1);
+    match text(&output(command).stdout).as_str() {
+        "kept\n" => println!("skip: no restartable sequences here, natively neither"),
+        other => assert!(other.ends_with(" registered\nkept\n"), "{other:?}"),
+    }
     fs::remove_dir_all(folder).expect("ours");
 }
 

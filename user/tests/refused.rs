@@ -411,8 +411,7 @@ fn programs_of_other_kinds_run_on_kernel_threads() {
     // What a loader of programs for Windows, and an allocator with caches per processor, have.
     for (kind, mark, expected) in [
         ("wine", "int wine_main_preload_info[4];", "it makes and switches threads itself"),
-        ("rseq", "__thread int __rseq_abi;", "caches per processor"),
-        ("tcmalloc", "int tcmalloc_slabs;", "caches per processor"),
+        ("rseq", "int rseq_register_current_thread(void) { return 0; }", "caches per processor"),
         ("jvm", "int JNI_CreateJavaVM(void) { return 0; }", "stops and inspects kernel threads"),
     ] {
         let marked = folder.join(format!("{kind}.c"));

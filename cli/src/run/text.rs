@@ -114,6 +114,9 @@ What differs with --threads user:
   change are kernel threads, which inherit it, and a line says so. Nor does perf_event_open know a
   thread: who counts itself counts its worker. A child that a thread makes by clone in its own
   memory (CLONE_VM), and does not wait for as vfork does, must not call what waits.
+  Caches per processor that an allocator registers itself (rseq: Google's tcmalloc) fail with
+  ENOSYS, and it takes its threads' own; what uses the C library's area (librseq) has kernel
+  threads.
   Memory policies are accepted and act on nothing; a deadline for the scheduler is refused with
   EPERM, set_robust_list with ENOSYS. By system call a futex that inherits priorities goes by kernel
   threads, and fails (EDEADLK, ESRCH) where it has to wait for a thread. A thread that waits for one

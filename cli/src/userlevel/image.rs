@@ -84,7 +84,16 @@ const EMULATORS: &[Mark] =
 
 const CLOCKS: &[Mark] = &[Mark { kind: "faked", libraries: &["libfaketime"], symbols: &[] }];
 
-const ALLOCATORS: &[Mark] = &[
+/// What trusts the area that the C library registers for each of its threads.
+const ALLOCATORS: &[Mark] = &[Mark {
+    kind: "restartable sequences",
+    libraries: &["librseq.so"],
+    symbols: &["__rseq_offset", "rseq_register_current_thread"],
+}];
+
+/// What registers an area of its own, which fails on user-level threads, so that its caches are the
+/// threads'. It fails on kernel threads, too, unless the C library registers none.
+const REGISTERING: &[Mark] = &[
     Mark {
         kind: "tcmalloc",
         libraries: &["libtcmalloc"],
@@ -94,15 +103,11 @@ const ALLOCATORS: &[Mark] = &[
             "MallocExtension_Internal_GetStats",
         ],
     },
-    Mark {
-        kind: "restartable sequences",
-        libraries: &["librseq.so"],
-        symbols: &["__rseq_abi", "__rseq_offset", "rseq_register_current_thread"],
-    },
+    Mark { kind: "caches per processor", libraries: &[], symbols: &["__rseq_abi"] },
 ];
 
 /// All marks that symbols may be.
-const MARKS: [&[Mark]; 5] = [JVM, SANITIZERS, WINE, EMULATORS, ALLOCATORS];
+const MARKS: [&[Mark]; 6] = [JVM, SANITIZERS, WINE, EMULATORS, ALLOCATORS, REGISTERING];
 /// What a program defines that has an allocator of its own.
 const ALLOCATION: &str = "malloc";
 
@@ -272,21 +277,24 @@ impl Loaded {
     /// What trusts that a thread is alone on its processor for some instructions.
     pub fn allocator(&self) -> Finding {
         let name = "allocator";
-        match self.marked(ALLOCATORS) {
-            Some((kind, by)) => Finding::bad(
-                name,
-                kind,
-                format!("{by}: caches per processor, registered for kernel threads (rseq)"),
-            ),
-            None if self.symbols().contains(&ALLOCATION) => Finding::good(
+        if let Some((kind, by)) = self.marked(ALLOCATORS) {
+            let why = format!("{by}: caches per processor, registered for kernel threads (rseq)");
+            return Finding::bad(name, kind, why);
+        }
+        if let Some((kind, by)) = self.marked(REGISTERING) {
+            let why = format!("{by}: its caches are the threads', as it can register none (rseq)");
+            return Finding::good(name, kind, why);
+        }
+        if self.symbols().contains(&ALLOCATION) {
+            return Finding::good(
                 name,
                 "the program's own",
                 "threads are left in its middle, too, as it cannot be told from the program: \
                  right, as its locks are waited for, but a worker that blocks in the kernel \
                  meanwhile may wait for a spare one",
-            ),
-            None => Finding::good(name, "no rseq", "no known caches per processor"),
+            );
         }
+        Finding::good(name, "no rseq", "no known caches per processor")
     }
 
     /// What stands between the program and the C library. The library that makes threads finds it,

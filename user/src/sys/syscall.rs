@@ -3,10 +3,10 @@
 //! Taken are the calls that would tell of the worker instead of the thread, change it, or hold it:
 //! futex on a word of this process, for all threads, in all of its calls, and `rt_sigaction`; what
 //! takes or tells a full thread's number; its CPU time, the yield, its mask, its alternate stack,
-//! its end, and what is in `scheduling.rs`, `kept.rs` and `rings.rs`, for full threads; a fork. A
-//! descriptor that `signalfd` makes is noted. All else goes to the kernel; what may sleep there so
-//! that the signals of a full thread end it. At the end of each call a thread answers what it was
-//! called for meanwhile.
+//! its end, and what is in `scheduling.rs`, `kept.rs` and `rings.rs`, for full threads; a fork; an
+//! area of restartable sequences. A descriptor that `signalfd` makes is noted. All else goes to the
+//! kernel; what may sleep there so that the signals of a full thread end it. At the end of each
+//! call a thread answers what it was called for meanwhile.
 //!
 //! # Safety
 //! For the exported function: as the C library's function of the same name.
@@ -62,6 +62,9 @@ pub(super) fn by_number(number: c_long, arguments: [usize; 6]) -> c_long {
         libc::SYS_io_uring_setup | libc::SYS_io_uring_register => {
             rings::answer(number, arguments, kept::has_none())
         }
+        // An area of the program's own would be a worker's, whichever thread that runs. Allocators
+        // take their threads' caches then.
+        libc::SYS_rseq => Some(Err(libc::ENOSYS)),
         libc::SYS_exit if kept::has_none() => match running() {
             Some(me) => end::end_by_number(me, a as c_int),
             None => None,

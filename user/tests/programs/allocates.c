@@ -6,7 +6,9 @@
  *
  * Without an allocator from elsewhere it has one of its own: OWN=1, whose lock is a mutex, OWN=2,
  * whose lock is a word that others spin on and yield at. Both work long enough in their middle that
- * most preemptions come there, and count in a thread_local how deep each thread is.
+ * most preemptions come there, and count in a thread_local how deep each thread is. OWN=3 is as
+ * OWN=1, and each thread asks the kernel for an area of restartable sequences, as allocators do
+ * that have caches for each processor; the program tells how many threads were given one.
  *
  *     allocates ROUNDS
  */
@@ -49,7 +51,30 @@ static size_t used;
 static __thread volatile int depth;
 static volatile unsigned int worked;
 
-#if OWN == 1
+#if OWN == 3
+#include <sys/rseq.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* What the kernel writes to is found by this name. */
+__thread struct {
+	uint32_t words[8];
+} __rseq_abi __attribute__((aligned(32)));
+static __thread int has_asked;
+static atomic_int registered;
+
+static void ask(void)
+{
+	if (has_asked++)
+		return;
+	if (syscall(SYS_rseq, &__rseq_abi, sizeof(__rseq_abi), 0, RSEQ_SIG) == 0)
+		registered++;
+}
+#else
+static void ask(void) { }
+#endif
+
+#if OWN != 2
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void take_lock(void) { pthread_mutex_lock(&lock); }
 static void leave_lock(void) { pthread_mutex_unlock(&lock); }
@@ -68,6 +93,7 @@ static void begin(void)
 {
 	if (depth++)
 		abort();
+	ask();
 	take_lock();
 	for (int i = 0; i < WORK; i++)
 		worked++;
@@ -240,6 +266,10 @@ int main(int count, char **words)
 	CHECK(pthread_join(beside, NULL) == 0);
 	for (int i = 0; i < SHARED; i++)
 		free(shared[i]);
+#if defined(OWN) && OWN == 3
+	if (registered)
+		printf("%d registered\n", registered);
+#endif
 	puts("kept");
 	return 0;
 }
