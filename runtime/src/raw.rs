@@ -341,7 +341,7 @@ pub use crate::later::when_unpinned;
 ///
 /// # Errors
 /// When there is no memory for them, or no permission.
-pub use crate::runtime::prepare as prepare_waits;
+pub use crate::runtime::{before_table, prepare as prepare_waits};
 /// On each kernel thread that gets a control block, by its first wait mostly, `arrange` is called,
 /// which has to see to it that the thread calls [`end_kernel_thread`] when it ends. For a process
 /// whose allocator may wait in the runtime: std's way allocates. Once, before the first wait.

@@ -152,6 +152,14 @@ fn preparing<T>(prepare: impl FnOnce() -> T) -> T {
     result
 }
 
+static BEFORE_TABLE: OnceLock<fn()> = OnceLock::new();
+
+/// `call` is called before the table of threads takes the process's name, by whoever waits first or
+/// starts the runtime. Once, before the first wait.
+pub fn before_table(call: fn()) {
+    let _ = BEFORE_TABLE.set(call);
+}
+
 /// The caller holds `STARTING`.
 fn prepare_locked(backend: Backend) -> io::Result<()> {
     if !control::slab_base().is_null() {
@@ -162,6 +170,9 @@ fn prepare_locked(backend: Backend) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::Unsupported, text));
     }
     fork::arrange();
+    if let Some(call) = BEFORE_TABLE.get() {
+        call();
+    }
     let slots = table::create(backend == Backend::Native)?;
     control::reserve_slab(slots)
 }

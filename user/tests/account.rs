@@ -259,6 +259,26 @@ fn threads_are_reported_however_the_program_ends() {
     assert!(left.len() == 1 && !left[0].contains("account"), "{left:?}");
 }
 
+/// Who waits first makes the runtime's table, which has the name that the account's had.
+#[test]
+fn the_account_stays_where_somebody_waits_before_the_first_thread() {
+    if !can_run(&["cc"]) {
+        return;
+    }
+    let folder = folder("waits-first");
+    let program = built(&folder, "waits_first", &[]);
+    for words in [&[][..], &["timer"]] {
+        let mut command = Command::new(heddle());
+        command.args(["run", "--threads", "user", "--report", "none", "--"]).arg(&program);
+        let output = output({
+            command.args(words);
+            command
+        });
+        assert_eq!(text(&output.stdout), "kept\n", "{words:?}: {output:?}");
+    }
+    let _ = fs::remove_dir_all(folder);
+}
+
 #[test]
 fn a_profile_that_cannot_be_kept_or_read_is_told_and_the_program_runs() {
     let Some(case) = Case::new("state") else { return };

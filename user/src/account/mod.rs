@@ -27,6 +27,7 @@ use heddle::thread::Thread;
 use heddle::{Category, Group};
 use libc::{pthread_attr_t, pthread_t};
 
+use crate::environment;
 use crate::threads::attributes::{EXTRA_BYTES, Wanted, extra_bytes};
 use crate::threads::said::Attributes;
 use crate::threads::{Start, identity, own};
@@ -118,10 +119,20 @@ pub fn code_of_library() -> Option<usize> {
     Host::find().map(Host::code)
 }
 
-/// Opens the account. `own` is this library's code: kernel threads that start there are none of
-/// the program's.
-pub fn begin(own: Option<(usize, usize)>) {
-    let (Some(host), Some((low, high))) = (Host::find(), own) else { return };
+/// The account is opened before the runtime's table takes the name of the one that the library has
+/// made: whichever thread waits first makes that, one of the C library's own, too.
+pub fn arrange() {
+    // Now, as that one may wait in the middle of the allocator, or where another is in the loader.
+    if Host::find().is_none() {
+        // SAFETY: takes nothing. It is no failure of the program's.
+        unsafe { libc::dlerror() };
+    }
+    raw::before_table(begin);
+}
+
+/// Opens the account. Kernel threads that start in this library's code are none of the program's.
+fn begin() {
+    let (Some(host), Some((low, high))) = (Host::find(), environment::own_text()) else { return };
     // SAFETY: the library's function; `at_the_end` may be called by any thread.
     let has_account = unsafe { (host.begin)(low, high, at_the_end) } != 0;
     if has_account && (host.kinds as usize) < KINDS_MAX {

@@ -103,8 +103,6 @@ static REFUSED_UNTIL: AtomicU64 = AtomicU64::new(0);
 pub fn prepare() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // Before the runtime's table takes the process's name.
-        account::begin(environment::own_text());
         kernel::keep_main();
         // Refused: whoever waits says why.
         let _ = raw::prepare_waits();
