@@ -31,6 +31,9 @@ unsafe extern "C-unwind" {
     ) -> c_int;
 }
 
+/// In `joined_by`: somebody detaches the thread. No thread has this name.
+const DETACHER: usize = usize::MAX;
+
 /// # Safety
 /// As the exported functions.
 unsafe fn join(
@@ -321,6 +324,11 @@ pub unsafe extern "C" fn heddle_user_pthread_detach(thread: pthread_t) -> c_int 
         DETACHED => return libc::EINVAL,
         GONE => return libc::ESRCH,
         _ => {}
+    }
+    // Who joins it already does so, as in the C library: it may be the thread itself that calls.
+    // ORDER: SeqCst: from here on nobody joins it; pairs with the exchange in `join`.
+    if target.joined_by.compare_exchange(0, DETACHER, SeqCst, Relaxed).is_err() {
+        return 0;
     }
     if !target.give_up() {
         // SAFETY: it has ended, and by the caller's promise nobody joins it.
