@@ -119,7 +119,7 @@ static void *writes_later(void *arg)
 /* What waits at the number of a set that was closed, or for something else, is left alone. */
 static void at_its_number(void)
 {
-	struct timeval limit = { 0, 20000 };
+	struct timeval limit = { 0, 20000 }, later = { 60, 0 };
 	int fd = make(SIGUSR1, 0), set = epoll_create1(0), ends[2];
 	struct pollfd entry = { .fd = fd, .events = POLLPRI };
 	char byte;
@@ -132,6 +132,7 @@ static void at_its_number(void)
 	CHECK_EQ(setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)), 0);
 	CHECK_EQ(recv(ends[0], &byte, 1, 0), -1);
 	CHECK_EQ(errno, EAGAIN);
+	CHECK_EQ(setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &later, sizeof(later)), 0);
 	pthread_t writer = start_thread(writes_later, &ends[1]);
 	CHECK_EQ(read(ends[0], &byte, 1), 1);
 	join_thread(writer);
