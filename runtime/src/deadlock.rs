@@ -41,8 +41,6 @@ pub(crate) static KERNEL_WAITERS: AtomicU32 = AtomicU32::new(0);
 /// Kernel threads of heddle's own that only wait for work: the monitor, the steward, idle pool
 /// threads.
 pub(crate) static HELPERS_IDLE: AtomicU32 = AtomicU32::new(0);
-/// What the names of heddle's own kernel threads begin with.
-const OWN_NAME: &str = "heddle-";
 /// What is said instead of a name.
 const ENDED: &str = "a thread that has ended";
 /// Threads that the report lists.
@@ -247,7 +245,7 @@ fn see(runtime: &'static Runtime) -> Option<Seen> {
     for tid in all {
         let is_it = |worker: &&Worker| worker.tid() == tid && !worker.sleeping.is_asleep();
         let blocked = runtime.workers().find(is_it);
-        if tasks::name(tid)?.starts_with(OWN_NAME) {
+        if tasks::name(tid)?.starts_with(tasks::OWN_NAME) {
             own += 1;
             if blocked.is_none() {
                 continue;

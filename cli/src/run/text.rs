@@ -37,9 +37,12 @@ What differs with --threads user:
   inherit priority or have a ceiling raise nobody's; those that are robust or shared with other
   processes are the C library's. One that inherits priority and was made by a process that heddle
   does not run is refused (ENOTSUP). The processors and the niceness that a thread is given, and its
-  priority at a disk, are told again, by name and by number, and act on nothing but its children,
-  which have them: those that it forks at once, programs that it starts as soon as these have
-  begun (not by popen); what takes a privilege there takes none.
+  priority at a disk, are told again, by name and by number, and act on its children, which have
+  them: those that it forks at once, programs that it starts as soon as these have begun (not by
+  popen); what takes a privilege there takes none. Workers may use all processors that a thread was
+  ever given or had from its maker, and have the niceness of who made the first thread, or that of
+  a later maker that is more urgent. What a kernel thread makes whose policy is another one than
+  the program began with, real-time or idle, is a kernel thread, and a line says so.
   A thread's number (gettid) is one that the kernel has for no thread, above 2^29: /proc/PID/task
   and /proc/TID do not have it, fcntl and ioctl do not take it for the owner of a file's signals
   (F_SETOWN_EX, FIOSETOWN: ESRCH), nor pidfd_open, and /proc/thread-self is the worker that the

@@ -19,6 +19,21 @@ pub(crate) fn all() -> io::Result<Vec<i32>> {
     low(list)
 }
 
+/// What the names of heddle's own kernel threads begin with.
+pub(crate) const OWN_NAME: &str = "heddle-";
+
+/// Those of heddle's own: workers, and those that help them. Not the main thread, whose name is the
+/// program's.
+///
+/// # Errors
+/// When the kernel shows none.
+pub fn own() -> io::Result<Vec<i32>> {
+    let main = std::process::id() as i32;
+    let mut ids = all()?;
+    ids.retain(|&tid| tid != main && name(tid).is_some_and(|it| it.starts_with(OWN_NAME)));
+    Ok(ids)
+}
+
 fn list() -> io::Result<Vec<i32>> {
     let folder = Brief::open_as(c"/proc/self/task", OFlags::DIRECTORY)?;
     let mut space = Vec::with_capacity(ENTRIES_BYTES);

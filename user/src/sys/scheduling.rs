@@ -20,7 +20,7 @@ use libc::{cpu_set_t, pid_t, sched_param, timespec};
 use super::{kept, own_memory};
 use crate::errno;
 use crate::threads::schedule::{self, Change, Told};
-use crate::threads::{self, affinity};
+use crate::threads::{self, affinity, inherited};
 
 /// A call's result, or its error number.
 type Answer = Result<c_long, c_int>;
@@ -96,10 +96,12 @@ fn answer(number: c_long, [a, b, c, d, ..]: [usize; 6]) -> Option<Answer> {
     let is_of_kind = is_of_disk || matches!(number, libc::SYS_getpriority | libc::SYS_setpriority);
     if is_of_kind && a != if is_of_disk { IOPRIO_WHO_PROCESS } else { libc::PRIO_PROCESS as usize }
     {
+        note(number, b);
         return None;
     }
     let tid = if is_of_kind { b } else { a } as pid_t;
     if !is_full(tid) {
+        note(number, b);
         return None;
     }
     let tid = tid as u32;
@@ -132,6 +134,29 @@ fn answer(number: c_long, [a, b, c, d, ..]: [usize; 6]) -> Option<Answer> {
         }),
         _ => return None,
     })
+}
+
+/// A call that is the kernel's to answer, with its second argument: it may change what a kernel
+/// thread of the program has.
+fn note(number: c_long, second: usize) {
+    let policy = match number {
+        libc::SYS_sched_setscheduler => Some(second as c_int),
+        libc::SYS_sched_setattr => attributes_of(second as *const _).map(|it| it.policy as c_int),
+        libc::SYS_sched_setaffinity
+        | libc::SYS_sched_setparam
+        | libc::SYS_setpriority
+        | libc::SYS_ioprio_set => None,
+        _ => return,
+    };
+    inherited::changes(policy);
+}
+
+/// What of it every version of the structure has; `None`: it is no place.
+fn attributes_of(place: *const Attributes) -> Option<Attributes> {
+    let mut attributes = Attributes::default();
+    // SAFETY: plain numbers; the first bytes of a place of ours.
+    let bytes = unsafe { core::slice::from_raw_parts_mut((&raw mut attributes).cast(), BYTES_MIN) };
+    own_memory::read_bytes(place.cast(), bytes).ok().map(|()| attributes)
 }
 
 /// The priority at a disk of a task of the kernel's, or the calling one (0); below 0: not known.
@@ -402,6 +427,7 @@ unsafe fn kernels_getattr(
 #[unsafe(no_mangle)]
 extern "C" fn heddle_user_nice(more: c_int) -> c_int {
     if !kept::has_none() {
+        inherited::changes(None);
         // SAFETY: no pointers.
         return unsafe { libc::nice(more) };
     }

@@ -13,7 +13,7 @@ use core::ptr;
 use heddle::raw;
 use libc::{cpu_set_t, pid_t, pthread_attr_t, pthread_t};
 
-use super::{Pthread, find_kept, fork, this};
+use super::{Pthread, find_kept, fork, inherited, this};
 use crate::errno;
 use crate::sys::{own_memory, scheduling};
 
@@ -34,7 +34,7 @@ unsafe extern "C" {
 }
 
 /// What a new thread is given: its attributes' processors, or those of who makes it; `None`: the
-/// process's.
+/// main thread's.
 ///
 /// # Errors
 /// The kernel's, for a set without processors that it knows.
@@ -52,7 +52,10 @@ pub unsafe fn of_new(attr: *const pthread_attr_t) -> Result<Option<Box<cpu_set_t
             return usable(set).map(|set| Some(Box::new(set)));
         }
     }
-    Ok(this().and_then(|me| me.about().processors.clone()))
+    match this() {
+        Some(me) => Ok(me.about().processors.clone()),
+        None => Ok(inherited::processors()),
+    }
 }
 
 /// Has attributes say what the processors of `target` are; an error number.
@@ -122,6 +125,7 @@ pub fn set(target: &Pthread, bytes: usize, set: *const cpu_set_t) -> c_int {
         own_memory::read_bytes(set.cast(), &mut all[..known]).and_then(|()| usable(wanted));
     match usable {
         Ok(usable) => {
+            inherited::widen(&usable);
             let usable = Box::new(usable);
             let before = target.about().processors.replace(usable);
             drop(before);
@@ -190,7 +194,10 @@ unsafe extern "C" fn heddle_user_pthread_setaffinity_np(
     unsafe {
         match find_kept(thread) {
             Some(target) => errno::kept(|| set(target, bytes, processors)),
-            None => pthread_setaffinity_np(thread, bytes, processors),
+            None => {
+                inherited::changes(None);
+                pthread_setaffinity_np(thread, bytes, processors)
+            }
         }
     }
 }

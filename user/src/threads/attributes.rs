@@ -49,6 +49,8 @@ pub struct Wanted {
     pub is_detached: bool,
     /// Whether policy and priority are the attributes', not those of the thread that makes it.
     pub is_explicit: bool,
+    /// That of the attributes.
+    pub policy: c_int,
     /// The priority that goes with the attributes' policy, if that is heddle's.
     pub heddle_priority: Option<c_int>,
     /// As the program said, `None` where it said nothing.
@@ -142,6 +144,7 @@ impl Wanted {
                 || guard > PAGE,
             is_detached: detached == libc::PTHREAD_CREATE_DETACHED,
             is_explicit,
+            policy,
             heddle_priority: is_heddle.then_some(param.sched_priority),
             asked_bytes: Some(bytes),
             blocked: has_mask.then(|| mask::bits(&blocked) & !mask::NEVER),

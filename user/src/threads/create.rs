@@ -29,7 +29,7 @@ use super::schedule::{self, Schedule};
 use super::signals::{self, Signals, process};
 use super::{
     About, DETACHED, JOINABLE, Own, Pthread, Start, affinity, count_in, debugger, end, fork,
-    kernel, own, registry, said, stuck,
+    inherited, kernel, own, registry, said, stuck,
 };
 use crate::account::{self, Origin, tripwire};
 use crate::sync::layout;
@@ -64,7 +64,10 @@ pub unsafe fn make(
     fork::will_be_several();
     // What was said and prepared before it was set.
     let is_filtered = filter::refuses() && fork::may_create();
-    let inherits = super::this().is_none() && errno::kept(kept::is_to_inherit);
+    let is_by_kernel = super::this().is_none();
+    let inherits = is_by_kernel
+        && (errno::kept(kept::is_to_inherit)
+            || !wanted.is_explicit && inherited::needs_kernel_thread());
     if !is_filtered && !wanted.needs_kernel_thread && !inherits && fork::may_create() {
         // SAFETY: null or the caller's attributes.
         let processors = match errno::kept(|| unsafe { affinity::of_new(attr) }) {
@@ -81,6 +84,10 @@ pub unsafe fn make(
     }
     raw::count_pins();
     errno::kept(prepare);
+    if wanted.is_explicit {
+        // Those that it makes inherit it.
+        inherited::changes(Some(wanted.policy));
+    }
     loop {
         // SAFETY: as the caller promises.
         let error = errno::kept(|| unsafe {
@@ -167,10 +174,10 @@ fn start_runtime() -> Result<(), &'static str> {
         schedule::note_workers();
         // Full threads wait in epoll sets: a ring would be one more thing to ask, and to fork.
         let config = heddle::Config::new().full_threads(true);
-        let started = match environment::workers() {
+        let started = inherited::starting(|| match environment::workers() {
             Some(count) => config.workers(count).start(),
             None => config.start(),
-        };
+        });
         let started = match started {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error.to_string()),
             _ => Ok(()),
@@ -179,6 +186,13 @@ fn start_runtime() -> Result<(), &'static str> {
         started
     };
     STARTED.get_or_init(start).as_ref().map(|_| ()).map_err(String::as_str)
+}
+
+/// As [`start_runtime`]: workers serve a thread that may use these processors, too.
+fn start_runtime_for(processors: Option<&cpu_set_t>) -> io::Result<()> {
+    start_runtime().map_err(io::Error::other)?;
+    inherited::begins(processors);
+    Ok(())
 }
 
 fn report_refusal(error: &io::Error) {
@@ -197,7 +211,7 @@ unsafe fn create(
     (start, argument): (Start, *mut c_void),
     origin: &Origin,
 ) -> io::Result<()> {
-    start_runtime().map_err(io::Error::other)?;
+    start_runtime_for(processors.as_deref())?;
     let own = crate::calls::mask::own();
     if super::this().is_none() {
         process::masked(own);

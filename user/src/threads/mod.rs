@@ -21,6 +21,7 @@ mod debugger;
 pub mod end;
 pub mod fork;
 pub mod identity;
+pub mod inherited;
 mod join;
 pub mod kernel;
 pub mod libraries;

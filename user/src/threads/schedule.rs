@@ -16,7 +16,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use libc::{pid_t, pthread_t, sched_param};
 
 use super::attributes::Wanted;
-use super::{Pthread, find_kept, said, this, with_number};
+use super::{Pthread, find_kept, inherited, said, this, with_number};
 use crate::sys::scheduling;
 
 /// Heddle's own policy (`<heddle/pthread_np.h>`): time-critical with a priority, else lazy.
@@ -115,8 +115,8 @@ impl Schedule {
     /// otherwise. (They say `SCHED_OTHER` or `SCHED_HEDDLE` then: threads with another policy of
     /// their own are kernel threads.)
     pub fn inherited(wanted: &Wanted) -> Schedule {
-        let of_maker =
-            this().map_or_else(Schedule::of_workers, |me| me.about().schedule.handed_on());
+        let of_kernel = || inherited::schedule().unwrap_or_else(Schedule::of_workers);
+        let of_maker = this().map_or_else(of_kernel, |me| me.about().schedule.handed_on());
         let (policy, priority) = match wanted.heddle_priority {
             Some(priority) => (SCHED_HEDDLE, priority),
             None if wanted.is_explicit => (libc::SCHED_OTHER, 0),
@@ -130,6 +130,30 @@ impl Schedule {
         let policy = POLICY_OF_WORKERS.load(Relaxed);
         let priority = PRIORITY_OF_WORKERS.load(Relaxed);
         Schedule { policy, priority, is_workers: true, ..Schedule::default() }
+    }
+
+    /// That of a thread that a kernel thread makes with these.
+    pub fn of_kernel(
+        policy: c_int,
+        priority: c_int,
+        niceness: c_int,
+        disk_priority: c_int,
+    ) -> Schedule {
+        let is_reset = policy & RESET_ON_FORK != 0;
+        let (policy, priority, niceness) = match policy & !RESET_ON_FORK {
+            _ if is_reset && priority != 0 => (libc::SCHED_OTHER, 0, 0),
+            policy if is_reset => (policy, priority, niceness.max(0)),
+            policy => (policy, priority, niceness),
+        };
+        let mut new = Schedule { policy, priority, is_workers: true, ..Schedule::default() };
+        new.keep(niceness, disk_priority);
+        new
+    }
+
+    /// It has these from now on, where it has none of its own; a priority below 0 is not known.
+    pub fn keep(&mut self, niceness: c_int, disk_priority: c_int) {
+        self.niceness.get_or_insert(niceness.clamp(-20, 19) as i8);
+        self.disk_priority = self.disk_priority.or(u16::try_from(disk_priority).ok());
     }
 
     /// Whether the program has said how urgent it is, in heddle's words.
@@ -267,8 +291,10 @@ unsafe extern "C" fn heddle_user_pthread_setschedparam(
     unsafe {
         let priority = (*param).sched_priority;
         let wanted = Change { policy: Some(policy), priority: Some(priority), niceness: None };
-        change(thread, |now| now.with(&wanted))
-            .unwrap_or_else(|| libc::pthread_setschedparam(thread, policy, param))
+        change(thread, |now| now.with(&wanted)).unwrap_or_else(|| {
+            inherited::changes(Some(policy));
+            libc::pthread_setschedparam(thread, policy, param)
+        })
     }
 }
 
@@ -277,8 +303,10 @@ unsafe extern "C" fn heddle_user_pthread_setschedprio(thread: pthread_t, priorit
     // SAFETY: the caller's thread.
     unsafe {
         let wanted = Change { priority: Some(priority), ..Change::default() };
-        change(thread, |now| now.with(&wanted))
-            .unwrap_or_else(|| libc::pthread_setschedprio(thread, priority))
+        change(thread, |now| now.with(&wanted)).unwrap_or_else(|| {
+            inherited::changes(None);
+            libc::pthread_setschedprio(thread, priority)
+        })
     }
 }
 
