@@ -27,7 +27,7 @@ pub use crate::stack::observer::{Observer, observe};
 pub use crate::sync::raw_mutex::RawMutex;
 #[cfg(target_arch = "x86_64")]
 pub use crate::sys::frame::Frame;
-pub use crate::sys::{clock::now_ns, descriptor, place::Place, say, tasks::own as own_tasks};
+pub use crate::sys::{clock::now_ns, descriptor, place::Place, say, tasks};
 pub use crate::thread::{builder::Known, give_way, give_way_to_events};
 pub use crate::wait::{Batch, Locked, WaitQueue, wake};
 

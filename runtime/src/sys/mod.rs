@@ -25,5 +25,5 @@ pub mod say;
 pub(crate) mod segments;
 pub(crate) mod signals;
 pub(crate) mod task;
-pub(crate) mod tasks;
+pub mod tasks;
 pub(crate) mod text;

@@ -34,6 +34,17 @@ pub fn own() -> io::Result<Vec<i32>> {
     Ok(ids)
 }
 
+/// Whether there are kernel threads of the program's or the C library's besides the main thread.
+pub fn are_others() -> bool {
+    let main = std::process::id() as i32;
+    let is_other = |tid: i32| {
+        tid != main
+            && name(tid).is_some_and(|it| !it.starts_with(OWN_NAME))
+            && stat(tid).is_some_and(|it| !it.is_of_kernel && !it.has_ended)
+    };
+    all().is_ok_and(|ids| ids.into_iter().any(is_other))
+}
+
 fn list() -> io::Result<Vec<i32>> {
     let folder = Brief::open_as(c"/proc/self/task", OFlags::DIRECTORY)?;
     let mut space = Vec::with_capacity(ENTRIES_BYTES);
@@ -62,6 +73,8 @@ pub(crate) struct Stat {
     /// It waits for an event: it is not about to run, nor waits for a disk or a page, as one in the
     /// middle of a call may.
     pub is_asleep: bool,
+    /// It is about to be gone.
+    pub has_ended: bool,
     /// The kernel has made it for a ring of this process: it runs nothing of the program's.
     pub is_of_kernel: bool,
 }
@@ -78,9 +91,10 @@ const IO_WORKER: u32 = 0x10;
 /// flags.
 fn stat_of(line: &str) -> Option<Stat> {
     let mut words = line.rsplit_once(')')?.1.split_ascii_whitespace();
-    let is_asleep = words.next()? == "S";
+    let state = words.next()?;
+    let (is_asleep, has_ended) = (state == "S", matches!(state, "Z" | "X"));
     let flags: u32 = words.nth(5)?.parse().ok()?;
-    Some(Stat { is_asleep, is_of_kernel: flags & IO_WORKER != 0 })
+    Some(Stat { is_asleep, has_ended, is_of_kernel: flags & IO_WORKER != 0 })
 }
 
 /// Whether a child that it has made runs in this process's memory (`clone` with `CLONE_VM`), where

@@ -22,6 +22,7 @@ use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::AtomicI32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use core::time::Duration;
 
 use heddle::raw;
 use rustix::thread::futex::{self, Flags};
@@ -219,6 +220,10 @@ pub unsafe extern "C-unwind" fn heddle_user_pthread_exit(result: *mut c_void) ->
     unsafe { real::pthread_exit(result) }
 }
 
+/// Between two looks for kernel threads that nobody tells the end of.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_millis(50);
+
 /// Ends the process, as `exit` does, when no other thread of the program is left. The caller is its
 /// main thread, which has come to its own end, and takes no signals
 /// ([`signals::process::end_main`]).
@@ -226,10 +231,20 @@ pub fn end_process(exit: impl FnOnce() -> Infallible) -> ! {
     // In the kernel, not in the lot: by now the runtime has let go of this thread.
     // ORDER: SeqCst pairs with `count_out`: the flag before the count.
     AWAITED.store(true, SeqCst);
-    let mut live = LIVE.load(SeqCst);
-    while live != 0 {
-        let _ = futex::wait(&LIVE, Flags::PRIVATE, live, None);
-        live = LIVE.load(SeqCst);
+    let mut pause = PAUSE_MIN;
+    loop {
+        match LIVE.load(SeqCst) {
+            // Those that the C library makes for itself are not counted: for a timer that calls a
+            // function (SIGEV_THREAD), for `mq_notify`, for asynchronous input and output.
+            0 if raw::tasks::are_others() => {
+                std::thread::sleep(pause);
+                pause = PAUSE_MAX.min(pause * 2);
+            }
+            0 => break,
+            live => {
+                let _ = futex::wait(&LIVE, Flags::PRIVATE, live, None);
+            }
+        }
     }
     signals::process::stand_in_for_last();
     match exit() {}

@@ -242,7 +242,7 @@ fn hasten() {
 /// Twice: one that is made meanwhile has what its maker had.
 fn on_workers(change: impl Fn(pid_t)) {
     for _ in 0..2 {
-        raw::own_tasks().unwrap_or_default().into_iter().for_each(&change);
+        raw::tasks::own().unwrap_or_default().into_iter().for_each(&change);
     }
 }
 
