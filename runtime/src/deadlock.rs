@@ -245,7 +245,7 @@ fn see(runtime: &'static Runtime) -> Option<Seen> {
     for tid in all {
         let is_it = |worker: &&Worker| worker.tid() == tid && !worker.sleeping.is_asleep();
         let blocked = runtime.workers().find(is_it);
-        if tasks::name(tid)?.starts_with(tasks::OWN_NAME) {
+        if tasks::is_own(&tasks::name(tid)?) {
             own += 1;
             if blocked.is_none() {
                 continue;

@@ -13,6 +13,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use heddle::raw;
 
+use crate::threads::inherited;
 use crate::{account, real};
 
 /// The library's file name, as `LD_PRELOAD` ends with it.
@@ -50,6 +51,7 @@ pub fn own_text() -> Option<(usize, usize)> {
 extern "C" fn at_load() {
     raw::say::begin();
     account::arrange();
+    inherited::at_load();
     // SAFETY: no other thread exists, and nobody keeps addresses of these texts.
     unsafe {
         let asked = libc::getenv(WORKERS_NAME.as_ptr());

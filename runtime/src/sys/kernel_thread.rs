@@ -30,8 +30,8 @@ struct Given {
     body: Option<Box<dyn FnOnce() + Send>>,
 }
 
-/// Starts one with this name, which begins with "heddle-", and so large a stack, larger if it would
-/// not do. It begins with the mask of whoever makes it.
+/// Starts one with this name, which begins with "heddle-" and is known (`tasks.rs`), and so large a
+/// stack, larger if it would not do. It begins with the mask of whoever makes it.
 ///
 /// # Errors
 /// As the kernel refuses it.

@@ -19,8 +19,14 @@ pub(crate) fn all() -> io::Result<Vec<i32>> {
     low(list)
 }
 
-/// What the names of heddle's own kernel threads begin with.
-pub(crate) const OWN_NAME: &str = "heddle-";
+/// Whether a kernel thread of heddle's own has this name. Threads of a program have the program's,
+/// which may begin so, too.
+pub(crate) fn is_own(name: &str) -> bool {
+    const HELPERS: [&str; 8] =
+        ["monitor", "steward", "check", "cancel", "blocking", "proxy", "signals", "timers"];
+    let rest = name.strip_prefix("heddle-");
+    rest.is_some_and(|it| it.parse::<u32>().is_ok() || HELPERS.contains(&it))
+}
 
 /// Those of heddle's own: workers, and those that help them. Not the main thread, whose name is the
 /// program's.
@@ -30,7 +36,7 @@ pub(crate) const OWN_NAME: &str = "heddle-";
 pub fn own() -> io::Result<Vec<i32>> {
     let main = std::process::id() as i32;
     let mut ids = all()?;
-    ids.retain(|&tid| tid != main && name(tid).is_some_and(|it| it.starts_with(OWN_NAME)));
+    ids.retain(|&tid| tid != main && name(tid).is_some_and(|it| is_own(&it)));
     Ok(ids)
 }
 
@@ -39,7 +45,7 @@ pub fn are_others() -> bool {
     let main = std::process::id() as i32;
     let is_other = |tid: i32| {
         tid != main
-            && name(tid).is_some_and(|it| !it.starts_with(OWN_NAME))
+            && name(tid).is_some_and(|it| !is_own(&it))
             && stat(tid).is_some_and(|it| !it.is_of_kernel && !it.has_ended)
     };
     all().is_ok_and(|ids| ids.into_iter().any(is_other))

@@ -132,7 +132,12 @@ pub fn arrange() {
 
 /// Opens the account. Kernel threads that start in this library's code are none of the program's.
 fn begin() {
+    static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
     let (Some(host), Some((low, high))) = (Host::find(), environment::own_text()) else { return };
+    // The table is tried again where there was no room for it.
+    if HAS_BEGUN.swap(true, Relaxed) {
+        return;
+    }
     // SAFETY: the library's function; `at_the_end` may be called by any thread.
     let has_account = unsafe { (host.begin)(low, high, at_the_end) } != 0;
     if has_account && (host.kinds as usize) < KINDS_MAX {

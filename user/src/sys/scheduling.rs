@@ -96,12 +96,12 @@ fn answer(number: c_long, [a, b, c, d, ..]: [usize; 6]) -> Option<Answer> {
     let is_of_kind = is_of_disk || matches!(number, libc::SYS_getpriority | libc::SYS_setpriority);
     if is_of_kind && a != if is_of_disk { IOPRIO_WHO_PROCESS } else { libc::PRIO_PROCESS as usize }
     {
-        note(number, b);
+        may_change(number, a, b);
         return None;
     }
     let tid = if is_of_kind { b } else { a } as pid_t;
     if !is_full(tid) {
-        note(number, b);
+        may_change(number, a, b);
         return None;
     }
     let tid = tid as u32;
@@ -129,6 +129,9 @@ fn answer(number: c_long, [a, b, c, d, ..]: [usize; 6]) -> Option<Answer> {
         libc::SYS_ioprio_set => set_disk_priority(tid, c as u32),
         libc::SYS_ioprio_get => told(tid).map(|it| match it.disk_priority {
             Some(priority) => c_long::from(priority),
+            None if inherited::disk_priority_before().is_some() => {
+                inherited::disk_priority_before().map_or(0, c_long::from)
+            }
             // SAFETY: no pointers.
             None => unsafe { libc::syscall(number, IOPRIO_WHO_PROCESS, libc::getpid()) },
         }),
@@ -136,19 +139,48 @@ fn answer(number: c_long, [a, b, c, d, ..]: [usize; 6]) -> Option<Answer> {
     })
 }
 
-/// A call that is the kernel's to answer, with its second argument: it may change what a kernel
-/// thread of the program has.
-fn note(number: c_long, second: usize) {
-    let policy = match number {
-        libc::SYS_sched_setscheduler => Some(second as c_int),
-        libc::SYS_sched_setattr => attributes_of(second as *const _).map(|it| it.policy as c_int),
+/// Whether a call changes what a kernel thread of the program has, if it is answered by the kernel.
+fn is_change(number: c_long, first: usize, second: usize) -> bool {
+    let tid = match number {
         libc::SYS_sched_setaffinity
+        | libc::SYS_sched_setscheduler
         | libc::SYS_sched_setparam
-        | libc::SYS_setpriority
-        | libc::SYS_ioprio_set => None,
-        _ => return,
+        | libc::SYS_sched_setattr => first,
+        libc::SYS_setpriority if first == libc::PRIO_PROCESS as usize => second,
+        libc::SYS_ioprio_set if first == IOPRIO_WHO_PROCESS => second,
+        // Those of a group, or a user.
+        libc::SYS_setpriority | libc::SYS_ioprio_set => 0,
+        _ => return false,
     };
-    inherited::changes(policy);
+    let (tid, process) = (tid as pid_t, std::process::id() as pid_t);
+    // SAFETY: no pointers; the signal is none.
+    let is_of_process = || unsafe { libc::syscall(libc::SYS_tgkill, process, tid, 0) == 0 };
+    tid == 0 || tid == process || errno::kept(is_of_process)
+}
+
+/// Before the kernel answers a call.
+fn may_change(number: c_long, first: usize, second: usize) {
+    if is_change(number, first, second) {
+        inherited::may_change();
+    }
+}
+
+/// After the kernel has answered a call.
+pub fn after(number: c_long, [first, second, ..]: [usize; 6], result: c_long) {
+    if result != 0 || !is_change(number, first, second) {
+        return;
+    }
+    match number {
+        libc::SYS_sched_setscheduler => inherited::changed(Some(second as c_int)),
+        libc::SYS_sched_setattr => match attributes_of(second as *const _) {
+            Some(wanted) if wanted.flags & KEEP_POLICY == 0 => {
+                inherited::changed(Some(wanted.policy as c_int));
+            }
+            _ => inherited::changed_priority(),
+        },
+        libc::SYS_sched_setparam => inherited::changed_priority(),
+        _ => inherited::changed(None),
+    }
 }
 
 /// What of it every version of the structure has; `None`: it is no place.
@@ -193,7 +225,7 @@ fn told(tid: u32) -> Result<Told, c_int> {
 fn niceness(told: &Told) -> c_int {
     // SAFETY: no pointers.
     let of_process = || unsafe { libc::getpriority(libc::PRIO_PROCESS, libc::getpid() as u32) };
-    told.niceness.unwrap_or_else(of_process)
+    told.niceness.or_else(inherited::niceness_before).unwrap_or_else(of_process)
 }
 
 fn set_policy(tid: u32, policy: Option<c_int>, place: *const sched_param) -> Answer {
@@ -343,8 +375,12 @@ unsafe extern "C" fn heddle_user_sched_setaffinity(
     let words = [tid as usize, bytes, processors as usize, 0, 0, 0];
     match answer(libc::SYS_sched_setaffinity, words) {
         Some(answer) => tell(answer) as c_int,
-        // SAFETY: the caller's set.
-        None => unsafe { libc::sched_setaffinity(tid, bytes, processors) },
+        None => {
+            // SAFETY: the caller's set.
+            let result = unsafe { libc::sched_setaffinity(tid, bytes, processors) };
+            after(libc::SYS_sched_setaffinity, words, result.into());
+            result
+        }
     }
 }
 
@@ -378,8 +414,12 @@ macro_rules! calls {
             }
             match answer(libc::$number, words) {
                 Some(answer) => tell(answer) as c_int,
-                // SAFETY: the caller's arguments.
-                None => unsafe { $real($($argument),*) },
+                None => {
+                    // SAFETY: the caller's arguments.
+                    let result = unsafe { $real($($argument),*) };
+                    after(libc::$number, words, result.into());
+                    result
+                }
             }
         }
     )+ };
@@ -427,9 +467,14 @@ unsafe fn kernels_getattr(
 #[unsafe(no_mangle)]
 extern "C" fn heddle_user_nice(more: c_int) -> c_int {
     if !kept::has_none() {
-        inherited::changes(None);
+        inherited::may_change();
         // SAFETY: no pointers.
-        return unsafe { libc::nice(more) };
+        let niceness = unsafe { libc::nice(more) };
+        // One above that of 0 is told as a failure is.
+        if niceness != -1 {
+            inherited::changed(None);
+        }
+        return niceness;
     }
     let changed = told(0).and_then(|it| {
         let niceness = Some(niceness(&it).saturating_add(more));

@@ -247,10 +247,14 @@ fn of_thread(number: c_long, arguments: [usize; 6]) -> c_long {
                 let arguments = identity::of_processes(number, arguments).unwrap_or(arguments);
                 return match (waits(number, arguments), crate::me()) {
                     (Some(after), Some(_)) => waiting(number, arguments, after),
-                    (_, Some(_)) => real(number, arguments),
-                    (_, None) => {
+                    (_, is_full) => {
                         let result = real(number, arguments);
-                        errno::kept(|| kept::after(number, arguments, result));
+                        errno::kept(|| {
+                            if is_full.is_none() {
+                                kept::after(number, arguments, result);
+                            }
+                            scheduling::after(number, arguments, result);
+                        });
                         result
                     }
                 };

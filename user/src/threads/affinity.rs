@@ -10,7 +10,6 @@ use core::ffi::c_int;
 use core::mem;
 use core::ptr;
 
-use heddle::raw;
 use libc::{cpu_set_t, pid_t, pthread_attr_t, pthread_t};
 
 use super::{Pthread, find_kept, fork, inherited, this};
@@ -58,6 +57,19 @@ pub unsafe fn of_new(attr: *const pthread_attr_t) -> Result<Option<Box<cpu_set_t
     }
 }
 
+/// Whether attributes name processors.
+///
+/// # Safety
+/// 1. As of [`of_new`].
+pub unsafe fn are_in(attr: *const pthread_attr_t) -> bool {
+    // SAFETY: all zero bytes are an empty set; by 1. Without a set of their own they say all.
+    let (error, set) = unsafe {
+        let mut set: cpu_set_t = mem::zeroed();
+        (pthread_attr_getaffinity_np(attr, size_of::<cpu_set_t>(), &mut set), set)
+    };
+    error == 0 && words(&set).iter().any(|&byte| byte != u8::MAX)
+}
+
 /// Has attributes say what the processors of `target` are; an error number.
 ///
 /// # Safety
@@ -100,18 +112,17 @@ fn usable(wanted: cpu_set_t) -> Result<cpu_set_t, c_int> {
         return if is_empty { Err(libc::EINVAL) } else { Ok(wanted) };
     }
     // There may be more than the process uses. Only a kernel thread that tries finds out.
-    let _pin = raw::pin();
     let bytes = size_of::<cpu_set_t>();
     let checked = |result: c_int| if result == 0 { Ok(()) } else { Err(errno::get()) };
     // SAFETY: valid sets; the kernel thread has its own again at the end.
-    unsafe {
+    inherited::apart(|| unsafe {
         let (mut before, mut usable) = (allowed, wanted);
         checked(libc::sched_getaffinity(0, bytes, &mut before))?;
         checked(libc::sched_setaffinity(0, bytes, &wanted))?;
         let got = checked(libc::sched_getaffinity(0, bytes, &mut usable));
         checked(libc::sched_setaffinity(0, bytes, &before))?;
         got.map(|()| usable)
-    }
+    })
 }
 
 /// Gives `target` the processors of `set`, which has `bytes` bytes; an error number.
@@ -147,11 +158,14 @@ pub unsafe fn get(target: &Pthread, bytes: usize, set: *mut cpu_set_t) -> Result
     // SAFETY: the kernel says what it thinks of the place and the size.
     let known = unsafe { scheduling::processors_of_process(bytes, set) }?;
     // A forked child's thread has those of its process.
-    let own = target.about().processors.clone().filter(|_| !fork::is_child_of(target));
-    if let Some(own) = own.as_deref() {
+    if fork::is_child_of(target) {
+        return Ok(known);
+    }
+    let own = target.about().processors.as_deref().copied();
+    if let Some(own) = own.or_else(inherited::processors_before) {
         let common = known.min(size_of::<cpu_set_t>());
         // SAFETY: by 1; the kernel has written more.
-        unsafe { ptr::copy_nonoverlapping(ptr::from_ref(own).cast::<u8>(), set.cast(), common) };
+        unsafe { ptr::copy_nonoverlapping((&raw const own).cast::<u8>(), set.cast(), common) };
     }
     Ok(known)
 }
@@ -195,8 +209,12 @@ unsafe extern "C" fn heddle_user_pthread_setaffinity_np(
         match find_kept(thread) {
             Some(target) => errno::kept(|| set(target, bytes, processors)),
             None => {
-                inherited::changes(None);
-                pthread_setaffinity_np(thread, bytes, processors)
+                inherited::may_change();
+                let error = pthread_setaffinity_np(thread, bytes, processors);
+                if error == 0 {
+                    inherited::changed(None);
+                }
+                error
             }
         }
     }

@@ -84,9 +84,11 @@ pub unsafe fn make(
     }
     raw::count_pins();
     errno::kept(prepare);
-    if wanted.is_explicit {
+    // SAFETY: the caller's attributes.
+    if !attr.is_null() && (wanted.is_explicit || unsafe { affinity::are_in(attr) }) {
         // Those that it makes inherit it.
-        inherited::changes(Some(wanted.policy));
+        inherited::may_change();
+        inherited::changed(wanted.is_explicit.then_some(wanted.policy));
     }
     loop {
         // SAFETY: as the caller promises.

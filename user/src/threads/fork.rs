@@ -20,7 +20,9 @@ use std::sync::{Mutex, PoisonError};
 
 use libc::pid_t;
 
-use super::{LIVE, LIVE_KERNEL, Pthread, affinity, cancel, identity, kernel, own, schedule, this};
+use super::{
+    LIVE, LIVE_KERNEL, Pthread, affinity, cancel, identity, inherited, kernel, own, schedule, this,
+};
 use crate::account::tripwire;
 use crate::calls;
 use crate::sync::stand_in;
@@ -63,6 +65,7 @@ pub extern "C" fn in_child() {
     LIVE.store(0, Relaxed);
     LIVE_KERNEL.store(0, Relaxed);
     kernel::in_child();
+    inherited::in_child();
     kernels::in_child();
     process::in_child();
     stray::in_child();

@@ -3,8 +3,8 @@
 //!
 //! A full thread that was given none of them is told the main thread's, and asks for it when it is
 //! asked: to make one costs no system call. From the first change on that a kernel thread of the
-//! program makes of its own, each new one is given its maker's; those that there are by then are
-//! given what the main thread had before.
+//! program makes of its own, each new one is given its maker's; those that were given none are told
+//! what the main thread had before.
 //!
 //! They act on workers, and so on all threads, as far as one setting can serve all: workers may use
 //! each processor that a thread may use, and are as urgent as the most urgent one's niceness says.
@@ -16,76 +16,119 @@
 //! Invariant: before a program has changed anything, nothing is looked at here.
 
 use core::ffi::c_int;
-use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64};
 use core::{mem, ptr};
-use std::sync::{Mutex, Once, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use heddle::raw;
 use libc::{cpu_set_t, id_t, pid_t, sched_param};
 
+use super::fork;
 use super::schedule::Schedule;
 use super::signals::actions;
-use super::{Pthread, registry};
 use crate::errno;
 use crate::sys::scheduling;
 
 /// Whether a kernel thread of the program has changed its own, or was made with its own.
 static CHANGED: AtomicBool = AtomicBool::new(false);
-
-/// What the process had before that.
-static BEGAN: OnceLock<Began> = OnceLock::new();
-
-struct Began {
-    processors: cpu_set_t,
-    policy: Policy,
-}
+/// The policies that were asked for, as bits.
+static ASKED: AtomicU32 = AtomicU32::new(0);
 
 /// Policy and priority.
 type Policy = (c_int, c_int);
+
+/// Those that the process began with.
+static POLICY: AtomicI32 = AtomicI32::new(libc::SCHED_OTHER);
+static PRIORITY: AtomicI32 = AtomicI32::new(0);
+
+const WORDS: usize = size_of::<cpu_set_t>() / size_of::<u64>();
+
+/// What the main thread had before the first change. No lock, and no memory: these are system
+/// calls, which a handler may make anywhere.
+static PROCESSORS: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
+static NICENESS: AtomicI32 = AtomicI32::new(0);
+static DISK_PRIORITY: AtomicI32 = AtomicI32::new(-1);
 
 /// The processors that workers may use; `None`: those that the process began with.
 static OF_WORKERS: Mutex<Option<cpu_set_t>> = Mutex::new(None);
 static NICENESS_OF_WORKERS: AtomicI32 = AtomicI32::new(0);
 
-/// The policies that were asked for, as bits.
-static ASKED: AtomicU32 = AtomicU32::new(0);
-
 fn has_changed() -> bool {
-    CHANGED.load(Relaxed)
+    // ORDER: pairs with `changed`.
+    CHANGED.load(Acquire)
 }
 
-/// A kernel thread of the program is about to change what it has, or to make one that has its own:
-/// this policy, or something else.
-pub fn changes(policy: Option<c_int>) {
+/// When the library is loaded, before anybody changes it from outside.
+pub fn at_load() {
+    let (policy, priority) = policy_of(0);
+    POLICY.store(policy, Relaxed);
+    PRIORITY.store(priority, Relaxed);
+}
+
+/// A kernel thread of the program may be about to change what it has, or to make one that has its
+/// own; then comes [`changed`].
+pub fn may_change() {
+    static FILLS: AtomicBool = AtomicBool::new(false);
+    // Another thread may do so at the same time: both know the same then, or a handler.
+    if has_changed() || actions::is_in_vfork() || FILLS.swap(true, Acquire) {
+        return;
+    }
+    errno::kept(|| {
+        let now = processors_of(main());
+        let words = words(&now).chunks_exact(size_of::<u64>());
+        for (to, from) in PROCESSORS.iter().zip(words) {
+            to.store(from.try_into().map_or(0, u64::from_ne_bytes), Relaxed);
+        }
+        NICENESS.store(niceness_of(main()), Relaxed);
+        DISK_PRIORITY.store(scheduling::disk_priority_of(main()), Relaxed);
+    });
+    FILLS.store(false, Release);
+}
+
+/// It has: to this policy, or something else.
+pub fn changed(policy: Option<c_int>) {
     if actions::is_in_vfork() {
         return;
     }
     if let Some(policy) = policy {
         ASKED.fetch_or(bit_of(policy), Relaxed);
     }
-    errno::kept(|| {
-        BEGAN.get_or_init(|| Began { processors: processors_of(main()), policy: policy_of(0) });
-        registry::find_from(0, |thread| {
-            keep(thread);
-            false
-        });
-    });
-    CHANGED.store(true, Relaxed);
+    // ORDER: Release: what was before.
+    CHANGED.store(true, Release);
 }
 
-/// The thread goes on with what the main thread has now.
-fn keep(thread: &Pthread) {
-    let processors = Box::new(processors_of(main()));
-    let (niceness, disk_priority) = (niceness_of(main()), scheduling::disk_priority_of(main()));
-    let mut about = thread.about();
-    about.schedule.keep(niceness, disk_priority);
-    let unused = match about.processors {
-        None => about.processors.replace(processors),
-        Some(_) => Some(processors),
-    };
-    drop(about);
-    drop(unused);
+/// A priority was changed, whatever the policy.
+pub fn changed_priority() {
+    changed(Some(errno::kept(|| policy_of(0)).0));
+}
+
+/// What the main thread had before a change, for threads that were given none; `None`: what it has.
+pub fn processors_before() -> Option<cpu_set_t> {
+    // SAFETY: all zero bytes are an empty set.
+    let mut set: cpu_set_t = unsafe { mem::zeroed() };
+    for (to, from) in words_mut(&mut set).chunks_exact_mut(size_of::<u64>()).zip(&PROCESSORS) {
+        to.copy_from_slice(&from.load(Relaxed).to_ne_bytes());
+    }
+    // The kernel may have more than there is room for: it told none.
+    (has_changed() && words(&set).iter().any(|&byte| byte != 0)).then_some(set)
+}
+
+/// As [`processors_before`].
+pub fn niceness_before() -> Option<c_int> {
+    has_changed().then(|| NICENESS.load(Relaxed))
+}
+
+/// As [`processors_before`].
+pub fn disk_priority_before() -> Option<c_int> {
+    has_changed().then(|| DISK_PRIORITY.load(Relaxed)).filter(|&priority| priority >= 0)
+}
+
+/// The child begins with what its maker had.
+pub fn in_child() {
+    if CHANGED.swap(false, Relaxed) {
+        at_load();
+    }
 }
 
 fn main() -> pid_t {
@@ -102,14 +145,22 @@ fn processors_of(task: pid_t) -> cpu_set_t {
     }
 }
 
+fn is_empty(set: &cpu_set_t) -> bool {
+    words(set).iter().all(|&byte| byte == 0)
+}
+
 fn bit_of(policy: c_int) -> u32 {
     1_u32.checked_shl((policy & !libc::SCHED_RESET_ON_FORK) as u32).unwrap_or(0)
 }
 
+fn first_policy() -> Policy {
+    (POLICY.load(Relaxed), PRIORITY.load(Relaxed))
+}
+
 /// That of the calling kernel thread, as the program knows it.
-fn own_policy(began: &Began) -> Policy {
+fn own_policy() -> Policy {
     let now = policy_of(0);
-    if ASKED.load(Relaxed) & bit_of(now.0) != 0 { now } else { began.policy }
+    if ASKED.load(Relaxed) & bit_of(now.0) != 0 { now } else { first_policy() }
 }
 
 fn policy_of(task: pid_t) -> Policy {
@@ -129,24 +180,28 @@ fn niceness_of(task: pid_t) -> c_int {
 
 /// What a thread of the calling kernel thread's would have; `None`: the main thread's, as ever.
 pub fn processors() -> Option<Box<cpu_set_t>> {
-    has_changed().then(|| Box::new(errno::kept(|| processors_of(0))))
+    let now = has_changed().then(|| errno::kept(|| processors_of(0)))?;
+    (!is_empty(&now)).then(|| Box::new(now))
 }
 
 /// As [`processors`]; `None`: what workers have.
 pub fn schedule() -> Option<Schedule> {
-    let began = BEGAN.get().filter(|_| has_changed())?;
-    Some(errno::kept(|| {
-        let (policy, priority) = own_policy(began);
-        Schedule::of_kernel(policy, priority, niceness_of(0), scheduling::disk_priority_of(0))
-    }))
+    has_changed().then(|| {
+        errno::kept(|| {
+            let (policy, priority) = own_policy();
+            Schedule::of_kernel(policy, priority, niceness_of(0), scheduling::disk_priority_of(0))
+        })
+    })
 }
 
 /// Whether what a kernel thread makes must be one, too, to have its policy; says so once.
 pub fn needs_kernel_thread() -> bool {
     static SAID: Once = Once::new();
-    let Some(began) = BEGAN.get().filter(|_| has_changed()) else { return false };
-    let (policy, priority) = errno::kept(|| own_policy(began));
-    let is_needed = Class::inherited(policy, priority) != Class::of(began.policy);
+    if !has_changed() {
+        return false;
+    }
+    let (policy, priority) = errno::kept(own_policy);
+    let is_needed = Class::inherited(policy, priority) != Class::of(first_policy());
     if is_needed {
         SAID.call_once(|| {
             raw::say::line(format_args!(
@@ -185,29 +240,44 @@ impl Class {
 /// be as many, and then those that the caller may use; and the policy that it began with.
 pub fn starting<T>(start: impl FnOnce() -> T) -> T {
     NICENESS_OF_WORKERS.store(niceness_of(0), Relaxed);
-    let Some(began) = BEGAN.get() else { return start() };
+    let Some(before) = processors_before() else { return start() };
     let own = processors_of(0);
-    give_processors(0, &began.processors);
+    give_processors(0, &before);
     let result = start();
     give_processors(0, &own);
-    let mut of_workers = OF_WORKERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut of_workers = lock();
     *of_workers = Some(own);
-    if words(&own) != words(&began.processors) {
+    if words(&own) != words(&before) {
         on_workers(|worker| give_processors(worker, &own));
     }
     // What the thread's attributes ask for is plain.
-    if Class::of(own_policy(began)) != Class::of(began.policy) {
-        give_policy(began.policy);
+    if Class::of(own_policy()) != Class::of(first_policy()) {
+        give_policy(first_policy());
     }
     result
 }
 
+fn lock() -> MutexGuard<'static, Option<cpu_set_t>> {
+    OF_WORKERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Calls `change`, which changes the caller's worker for a moment, while nobody else changes it.
+pub fn apart<T>(change: impl FnOnce() -> T) -> T {
+    let _pin = raw::pin();
+    // In a child another thread may have had the lock, and there are no workers.
+    let _lock = fork::has_full().then(lock);
+    change()
+}
+
 /// A thread may use these: so may workers.
 pub fn widen(processors: &cpu_set_t) {
+    if !fork::has_full() {
+        return;
+    }
     let _pin = raw::pin();
-    let mut of_workers = OF_WORKERS.lock().unwrap_or_else(PoisonError::into_inner);
-    let began = || BEGAN.get().map_or_else(|| processors_of(main()), |began| began.processors);
-    let all = of_workers.get_or_insert_with(began);
+    let mut of_workers = lock();
+    let before = || processors_before().unwrap_or_else(|| processors_of(main()));
+    let all = of_workers.get_or_insert_with(before);
     let (all, more) = (words_mut(all), words(processors));
     if more.iter().zip(&*all).all(|(more, all)| more & !all == 0) {
         return;

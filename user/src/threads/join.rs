@@ -74,8 +74,10 @@ unsafe fn join(
                 cancel::test();
                 // A kernel thread that does not want to hear of it.
                 is_cancellable = false;
-                // ORDER: as above.
-                target.joined_by.store(me, SeqCst);
+                // ORDER: as above. Somebody may have detached it meanwhile.
+                if target.joined_by.compare_exchange(0, me, SeqCst, Relaxed).is_err() {
+                    return libc::EINVAL;
+                }
             }
             Ended::Woken | Ended::Changed => {
                 // SAFETY: passed on; it has ended.

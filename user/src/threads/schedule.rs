@@ -292,8 +292,12 @@ unsafe extern "C" fn heddle_user_pthread_setschedparam(
         let priority = (*param).sched_priority;
         let wanted = Change { policy: Some(policy), priority: Some(priority), niceness: None };
         change(thread, |now| now.with(&wanted)).unwrap_or_else(|| {
-            inherited::changes(Some(policy));
-            libc::pthread_setschedparam(thread, policy, param)
+            inherited::may_change();
+            let error = libc::pthread_setschedparam(thread, policy, param);
+            if error == 0 {
+                inherited::changed(Some(policy));
+            }
+            error
         })
     }
 }
@@ -304,8 +308,12 @@ unsafe extern "C" fn heddle_user_pthread_setschedprio(thread: pthread_t, priorit
     unsafe {
         let wanted = Change { priority: Some(priority), ..Change::default() };
         change(thread, |now| now.with(&wanted)).unwrap_or_else(|| {
-            inherited::changes(None);
-            libc::pthread_setschedprio(thread, priority)
+            inherited::may_change();
+            let error = libc::pthread_setschedprio(thread, priority);
+            if error == 0 {
+                inherited::changed_priority();
+            }
+            error
         })
     }
 }
