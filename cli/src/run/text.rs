@@ -61,15 +61,15 @@ What differs with --threads user:
   on its address space (RLIMIT_AS): below one that the program sets itself before its first thread
   its threads are kernel threads, and below one that it sets later it is given no more.
   A signal that is sent to a thread is handled there, on its own stack or its alternate one; not
-  while it waits for a disk, but after that. Nor does a cancellation end that wait, nor the look-up
-  of a name but by getaddrinfo; where the C library writes past its streams, as dprintf may, it
-  makes that fail with EINTR and ends the thread at its next point of cancellation. A look-up is
-  made as /etc/resolv.conf says, not the thread's _res. A handler is told the registers of its own
-  call. SIGPROF and SIGVTALRM of a timer come to the thread that computes, and tell where it was
-  but in the C library; in its allocator they wait until it has left that, and those that come
-  meanwhile are one. A signal for the process that none of the program's kernel threads lets
-  through is handled by a thread that does, up to some ms later; up to a second where the main
-  thread had let it through in a handler alone that no function of the C library has set.
+  while it waits for a disk, but after that. Nor does a cancellation end that wait, the look-up of a
+  name but by getaddrinfo, or a destructor of a thread's values; where the C library writes past its
+  streams, as dprintf may, it makes that fail with EINTR and ends the thread at its next point of
+  cancellation. A look-up is made as /etc/resolv.conf says, not the thread's _res. A handler is told
+  the registers of its own call. SIGPROF and SIGVTALRM of a timer come to the thread that computes,
+  and tell where it was but in the C library; in its allocator they wait until it has left that, and
+  those that come meanwhile are one. A signal for the process that none of the program's kernel
+  threads lets through is handled by a thread that does, up to some ms later; up to a second where
+  the main thread had let it through in a handler alone that no function of the C library has set.
   SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT and SIGSYS act at once where they are sent to a
   process that blocks them in all of its threads; they do not wait for one.
   In a job in the background a thread is not stopped by SIGTTIN or SIGTTOU: it waits for the
