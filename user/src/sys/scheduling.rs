@@ -127,13 +127,11 @@ fn answer(number: c_long, [a, b, c, d, ..]: [usize; 6]) -> Option<Answer> {
         }
         libc::SYS_getpriority => told(tid).map(|it| c_long::from(niceness(&it))),
         libc::SYS_ioprio_set => set_disk_priority(tid, c as u32),
-        libc::SYS_ioprio_get => told(tid).map(|it| match it.disk_priority {
-            Some(priority) => c_long::from(priority),
-            None if inherited::disk_priority_before().is_some() => {
-                inherited::disk_priority_before().map_or(0, c_long::from)
-            }
+        libc::SYS_ioprio_get => told(tid).map(|it| {
+            let given = it.disk_priority.map(c_int::from).or_else(inherited::disk_priority_before);
             // SAFETY: no pointers.
-            None => unsafe { libc::syscall(number, IOPRIO_WHO_PROCESS, libc::getpid()) },
+            let of_process = || disk_priority_of(unsafe { libc::getpid() });
+            c_long::from(given.unwrap_or_else(of_process))
         }),
         _ => return None,
     })

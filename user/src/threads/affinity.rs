@@ -41,15 +41,9 @@ unsafe extern "C" {
 /// # Safety
 /// 1. `attr` is null or points to attributes.
 pub unsafe fn of_new(attr: *const pthread_attr_t) -> Result<Option<Box<cpu_set_t>>, c_int> {
-    if !attr.is_null() {
-        // SAFETY: all zero bytes are an empty set; by 1. Without a set of their own they say all.
-        let (error, set) = unsafe {
-            let mut set: cpu_set_t = mem::zeroed();
-            (pthread_attr_getaffinity_np(attr, size_of::<cpu_set_t>(), &mut set), set)
-        };
-        if error == 0 && words(&set).iter().any(|&byte| byte != u8::MAX) {
-            return usable(set).map(|set| Some(Box::new(set)));
-        }
+    // SAFETY: by 1.
+    if let Some(set) = unsafe { named_by(attr) } {
+        return usable(set).map(|set| Some(Box::new(set)));
     }
     match this() {
         Some(me) => Ok(me.about().processors.clone()),
@@ -57,17 +51,20 @@ pub unsafe fn of_new(attr: *const pthread_attr_t) -> Result<Option<Box<cpu_set_t
     }
 }
 
-/// Whether attributes name processors.
+/// The processors that attributes name.
 ///
 /// # Safety
 /// 1. As of [`of_new`].
-pub unsafe fn are_in(attr: *const pthread_attr_t) -> bool {
+pub unsafe fn named_by(attr: *const pthread_attr_t) -> Option<cpu_set_t> {
+    if attr.is_null() {
+        return None;
+    }
     // SAFETY: all zero bytes are an empty set; by 1. Without a set of their own they say all.
     let (error, set) = unsafe {
         let mut set: cpu_set_t = mem::zeroed();
         (pthread_attr_getaffinity_np(attr, size_of::<cpu_set_t>(), &mut set), set)
     };
-    error == 0 && words(&set).iter().any(|&byte| byte != u8::MAX)
+    (error == 0 && bytes_of(&set).iter().any(|&byte| byte != u8::MAX)).then_some(set)
 }
 
 /// Has attributes say what the processors of `target` are; an error number.
@@ -98,17 +95,24 @@ fn allowed() -> Result<cpu_set_t, c_int> {
     }
 }
 
-fn words(set: &cpu_set_t) -> &[u8; size_of::<cpu_set_t>()] {
+/// Its bytes.
+pub fn bytes_of(set: &cpu_set_t) -> &[u8; size_of::<cpu_set_t>()] {
     // SAFETY: plain bytes.
     unsafe { &*ptr::from_ref(set).cast() }
+}
+
+/// As [`bytes_of`].
+pub fn bytes_mut(set: &mut cpu_set_t) -> &mut [u8; size_of::<cpu_set_t>()] {
+    // SAFETY: plain bytes, any of which are valid.
+    unsafe { &mut *ptr::from_mut(set).cast() }
 }
 
 /// Those of `wanted` that the system has for this process; as the kernel says it.
 fn usable(wanted: cpu_set_t) -> Result<cpu_set_t, c_int> {
     let allowed = allowed()?;
-    let both = || words(&wanted).iter().zip(words(&allowed));
+    let both = || bytes_of(&wanted).iter().zip(bytes_of(&allowed));
     if both().all(|(wanted, allowed)| wanted & !allowed == 0) {
-        let is_empty = words(&wanted).iter().all(|&byte| byte == 0);
+        let is_empty = bytes_of(&wanted).iter().all(|&byte| byte == 0);
         return if is_empty { Err(libc::EINVAL) } else { Ok(wanted) };
     }
     // There may be more than the process uses. Only a kernel thread that tries finds out.
@@ -129,8 +133,7 @@ fn usable(wanted: cpu_set_t) -> Result<cpu_set_t, c_int> {
 pub fn set(target: &Pthread, bytes: usize, set: *const cpu_set_t) -> c_int {
     // SAFETY: all zero bytes are an empty set.
     let mut wanted: cpu_set_t = unsafe { mem::zeroed() };
-    // SAFETY: its bytes.
-    let all = unsafe { &mut *(&raw mut wanted).cast::<[u8; size_of::<cpu_set_t>()]>() };
+    let all = bytes_mut(&mut wanted);
     let known = bytes.min(all.len());
     let usable =
         own_memory::read_bytes(set.cast(), &mut all[..known]).and_then(|()| usable(wanted));
@@ -183,7 +186,7 @@ pub fn give_child(me: &Pthread, child: pid_t) {
             libc::sched_getaffinity(0, bytes, &mut own);
             libc::sched_getaffinity(child, bytes, &mut childs);
         }
-        if words(&own) == words(&childs) {
+        if bytes_of(&own) == bytes_of(&childs) {
             libc::sched_setaffinity(child, bytes, wanted);
         }
     }

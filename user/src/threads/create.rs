@@ -85,7 +85,7 @@ pub unsafe fn make(
     raw::count_pins();
     errno::kept(prepare);
     // SAFETY: the caller's attributes.
-    if !attr.is_null() && (wanted.is_explicit || unsafe { affinity::are_in(attr) }) {
+    if wanted.is_explicit || unsafe { affinity::named_by(attr) }.is_some() {
         // Those that it makes inherit it.
         inherited::may_change();
         inherited::changed(wanted.is_explicit.then_some(wanted.policy));

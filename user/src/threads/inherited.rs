@@ -16,14 +16,15 @@
 //! Invariant: before a program has changed anything, nothing is looked at here.
 
 use core::ffi::c_int;
+use core::mem;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64};
-use core::{mem, ptr};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use heddle::raw;
 use libc::{cpu_set_t, id_t, pid_t, sched_param};
 
+use super::affinity::{bytes_mut, bytes_of};
 use super::fork;
 use super::schedule::Schedule;
 use super::signals::actions;
@@ -76,7 +77,7 @@ pub fn may_change() {
     }
     errno::kept(|| {
         let now = processors_of(main());
-        let words = words(&now).chunks_exact(size_of::<u64>());
+        let words = bytes_of(&now).chunks_exact(size_of::<u64>());
         for (to, from) in PROCESSORS.iter().zip(words) {
             to.store(from.try_into().map_or(0, u64::from_ne_bytes), Relaxed);
         }
@@ -107,11 +108,11 @@ pub fn changed_priority() {
 pub fn processors_before() -> Option<cpu_set_t> {
     // SAFETY: all zero bytes are an empty set.
     let mut set: cpu_set_t = unsafe { mem::zeroed() };
-    for (to, from) in words_mut(&mut set).chunks_exact_mut(size_of::<u64>()).zip(&PROCESSORS) {
+    for (to, from) in bytes_mut(&mut set).chunks_exact_mut(size_of::<u64>()).zip(&PROCESSORS) {
         to.copy_from_slice(&from.load(Relaxed).to_ne_bytes());
     }
     // The kernel may have more than there is room for: it told none.
-    (has_changed() && words(&set).iter().any(|&byte| byte != 0)).then_some(set)
+    (has_changed() && bytes_of(&set).iter().any(|&byte| byte != 0)).then_some(set)
 }
 
 /// As [`processors_before`].
@@ -146,7 +147,7 @@ fn processors_of(task: pid_t) -> cpu_set_t {
 }
 
 fn is_empty(set: &cpu_set_t) -> bool {
-    words(set).iter().all(|&byte| byte == 0)
+    bytes_of(set).iter().all(|&byte| byte == 0)
 }
 
 fn bit_of(policy: c_int) -> u32 {
@@ -205,8 +206,8 @@ pub fn needs_kernel_thread() -> bool {
     if is_needed {
         SAID.call_once(|| {
             raw::say::line(format_args!(
-                "heddle: threads that inherit another policy than the program began with are \
-                 kernel threads, which have it"
+                "heddle: threads that inherit another scheduling policy than the program began \
+                 with are kernel threads, which have it"
             ));
         });
     }
@@ -247,7 +248,7 @@ pub fn starting<T>(start: impl FnOnce() -> T) -> T {
     give_processors(0, &own);
     let mut of_workers = lock();
     *of_workers = Some(own);
-    if words(&own) != words(&before) {
+    if bytes_of(&own) != bytes_of(&before) {
         on_workers(|worker| give_processors(worker, &own));
     }
     // What the thread's attributes ask for is plain.
@@ -278,7 +279,7 @@ pub fn widen(processors: &cpu_set_t) {
     let mut of_workers = lock();
     let before = || processors_before().unwrap_or_else(|| processors_of(main()));
     let all = of_workers.get_or_insert_with(before);
-    let (all, more) = (words_mut(all), words(processors));
+    let (all, more) = (bytes_mut(all), bytes_of(processors));
     if more.iter().zip(&*all).all(|(more, all)| more & !all == 0) {
         return;
     }
@@ -327,14 +328,4 @@ fn give_policy((policy, priority): Policy) {
 fn give_processors(task: pid_t, processors: &cpu_set_t) {
     // SAFETY: a valid set. Where it is refused the task has what it had.
     unsafe { libc::sched_setaffinity(task, size_of::<cpu_set_t>(), processors) };
-}
-
-fn words(set: &cpu_set_t) -> &[u8; size_of::<cpu_set_t>()] {
-    // SAFETY: plain bytes.
-    unsafe { &*ptr::from_ref(set).cast() }
-}
-
-fn words_mut(set: &mut cpu_set_t) -> &mut [u8; size_of::<cpu_set_t>()] {
-    // SAFETY: plain bytes, any of which are valid.
-    unsafe { &mut *ptr::from_mut(set).cast() }
 }
